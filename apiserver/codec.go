@@ -1,0 +1,101 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// textFormat is how captured JSON text is written.
+type textFormat int
+
+const (
+	notText textFormat = iota
+	compactJSON
+	prettyJSON
+	yamlText
+)
+
+// replaySerializer is upstream's serializer, except that captured objects and
+// lists are written as the text that was captured where the format is text.
+type replaySerializer struct {
+	runtime.NegotiatedSerializer
+}
+
+// EncoderForVersion implements runtime.NegotiatedSerializer.
+func (s replaySerializer) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
+	return &replayEncoder{Encoder: s.NegotiatedSerializer.EncoderForVersion(e, gv), format: s.formatOf(e)}
+}
+
+func (s replaySerializer) formatOf(e runtime.Encoder) textFormat {
+	for _, info := range s.SupportedMediaTypes() {
+		switch {
+		case info.MediaType == runtime.ContentTypeYAML && e == info.Serializer:
+			return yamlText
+		case info.MediaType != runtime.ContentTypeJSON:
+		case e == info.PrettySerializer:
+			return prettyJSON
+		case e == info.Serializer, info.StreamSerializer != nil && e == info.StreamSerializer.Serializer:
+			return compactJSON
+		}
+	}
+	return notText
+}
+
+type replayEncoder struct {
+	runtime.Encoder
+	format textFormat
+}
+
+// captured is what replayEncoder writes itself.
+type captured interface {
+	runtime.Object
+	json.Marshaler
+	typedCopy() (runtime.Object, error)
+}
+
+func (o *object) typedCopy() (runtime.Object, error) { return o.toTyped(o.offset) }
+
+func (l *list) typedCopy() (runtime.Object, error) {
+	return l.toTyped(func(o *object) time.Duration { return o.offset })
+}
+
+// Encode implements runtime.Encoder.
+func (e *replayEncoder) Encode(obj runtime.Object, w io.Writer) error {
+	c, ok := obj.(captured)
+	if !ok {
+		return e.Encoder.Encode(obj, w)
+	}
+	if e.format == notText {
+		typed, err := c.typedCopy()
+		if err != nil {
+			return err
+		}
+		return e.Encoder.Encode(typed, w)
+	}
+	text, err := c.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	switch e.format {
+	case prettyJSON:
+		b := &bytes.Buffer{}
+		if err := json.Indent(b, text, "", "  "); err != nil {
+			return err
+		}
+		text = b.Bytes()
+	case yamlText:
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return err
+		}
+	default:
+		text = append(text, '\n')
+	}
+	// One write: the response writer decides from its size whether to compress.
+	_, err = w.Write(text)
+	return err
+}

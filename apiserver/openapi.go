@@ -1,0 +1,165 @@
+package apiserver
+
+import (
+	"bytes"
+	"crypto/sha512"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/munnerz/goautoneg"
+	openapi2 "k8s.io/kube-openapi/pkg/handler"
+	openapi3 "k8s.io/kube-openapi/pkg/handler3"
+
+	"github.com/kubecase/kubecase/fixtures"
+)
+
+// openAPIHandlers serve the captured OpenAPI documents as kube-openapi does.
+// A document is read when it is asked for, and parsed only for protobuf.
+type openAPIHandlers struct {
+	fixture *fixtures.Case
+	mu      sync.Mutex
+	// documents by name in the case and by form; they don't change.
+	documents map[string][]byte
+}
+
+func newOpenAPIHandlers(c *fixtures.Case) *openAPIHandlers {
+	return &openAPIHandlers{fixture: c, documents: map[string][]byte{}}
+}
+
+const (
+	jsonForm = iota
+	protobufForm
+)
+
+// openAPIForms are the media subtypes that kube-openapi accepts, by version of
+// OpenAPI, and what it calls its answer.
+var openAPIForms = map[string][]struct {
+	subType, contentType string
+	form                 int
+}{
+	"v2": {
+		{"json", "application/json", jsonForm},
+		{"com.github.proto-openapi.spec.v2@v1.0+protobuf", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", protobufForm},
+		{"com.github.proto-openapi.spec.v2.v1.0+protobuf", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", protobufForm},
+	},
+	"v3": {
+		{"json", "application/json", jsonForm},
+		{"com.github.proto-openapi.spec.v3@v1.0+protobuf", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf", protobufForm},
+		{"com.github.proto-openapi.spec.v3.v1.0+protobuf", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf", protobufForm},
+	},
+}
+
+func (h *openAPIHandlers) document(name string, form int, convert func([]byte) ([]byte, error)) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := fmt.Sprintf("%s %d", name, form)
+	if data, ok := h.documents[key]; ok {
+		return data, nil
+	}
+	data, err := h.fixture.Document(name)
+	if err != nil {
+		return nil, err
+	}
+	data = bytes.TrimSpace(data)
+	if form == protobufForm {
+		if data, err = convert(data); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		h.documents[key] = data
+	}
+	return data, nil
+}
+
+// serveV2 answers /openapi/v2.
+func (h *openAPIHandlers) serveV2(w http.ResponseWriter, req *http.Request) error {
+	if _, err := h.fixture.Document("openapi/v2.json"); err != nil {
+		return newUnsupportedQuery("the cluster's OpenAPI v2 document was not captured")
+	}
+	w.Header().Add("Vary", "Accept-Encoding")
+	w.Header().Add("Vary", "Accept")
+	contentType, form, ok := negotiateOpenAPI(req, "v2")
+	if !ok {
+		w.WriteHeader(http.StatusNotAcceptable)
+		return nil
+	}
+	return h.serve(w, req, "openapi/v2.json", contentType, form, openapi2.ToProtoBinary)
+}
+
+// serveV3 answers /openapi/v3 and what is below it.
+func (h *openAPIHandlers) serveV3(w http.ResponseWriter, req *http.Request) error {
+	const root = "/openapi/v3"
+	index, err := h.fixture.Document("openapi/v3/index.json")
+	if err != nil {
+		return newUnsupportedQuery("the cluster's OpenAPI v3 documents were not captured")
+	}
+	if req.URL.Path == root {
+		http.ServeContent(w, req, "", episodeFrom(req.Context()).Start, bytes.NewReader(bytes.TrimSpace(index)))
+		return nil
+	}
+	group := strings.TrimPrefix(req.URL.Path, root+"/")
+	name := "openapi/v3/" + strings.ReplaceAll(group, "/", "_") + ".json"
+	if group == "" || strings.Contains(group, "..") || group == "index" {
+		w.WriteHeader(http.StatusNotFound)
+		return nil
+	}
+	data, err := h.document(name, jsonForm, nil)
+	if err != nil {
+		w.WriteHeader(http.StatusNotFound)
+		return nil
+	}
+	contentType, form, ok := negotiateOpenAPI(req, "v3")
+	if !ok {
+		w.WriteHeader(http.StatusNotAcceptable)
+		return nil
+	}
+	w.Header().Add("Vary", "Accept")
+	tag := fmt.Sprintf("%X", sha512.Sum512(data))
+	if hash := req.URL.Query().Get("hash"); hash != "" {
+		if hash != tag {
+			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Etag", fmt.Sprintf("%q", tag))
+			http.Redirect(w, req, fmt.Sprintf("%s%s?hash=%s", episodeFrom(req.Context()).Path(), req.URL.Path, tag), http.StatusMovedPermanently)
+			return nil
+		}
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).Format(time.RFC1123))
+	}
+	return h.serve(w, req, name, contentType, form, openapi3.ToV3ProtoBinary)
+}
+
+// serve writes a document. Its tag is always that of the JSON form.
+func (h *openAPIHandlers) serve(w http.ResponseWriter, req *http.Request, name, contentType string, form int, convert func([]byte) ([]byte, error)) error {
+	text, err := h.document(name, jsonForm, nil)
+	if err != nil {
+		return err
+	}
+	data := text
+	if form == protobufForm {
+		if data, err = h.document(name, form, convert); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("Etag", fmt.Sprintf(`"%X"`, sha512.Sum512(text)))
+	w.Header().Set("Content-Type", contentType)
+	http.ServeContent(w, req, "", episodeFrom(req.Context()).Start, bytes.NewReader(data))
+	return nil
+}
+
+func negotiateOpenAPI(req *http.Request, version string) (contentType string, form int, ok bool) {
+	accept := req.Header.Get("Accept")
+	if accept == "" {
+		accept = "*/*"
+	}
+	for _, clause := range goautoneg.ParseAccept(accept) {
+		for _, f := range openAPIForms[version] {
+			if clause.Type != "application" && clause.Type != "*" || clause.SubType != f.subType && clause.SubType != "*" {
+				continue
+			}
+			return f.contentType, f.form, true
+		}
+	}
+	return "", 0, false
+}

@@ -1,0 +1,247 @@
+// Package apiserver serves cases as Kubernetes API servers.
+//
+// The request path is Kubernetes' own: its filters, its handlers for get, list
+// and watch, its negotiation, its discovery, its selectors, printers, reviews
+// and authorizer. What is ours is a read-only storage over a captured snapshot,
+// a registry of resources per case, and the path prefix, token and clock of an
+// episode. A storage here has no write verb, so there is none to call.
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/rest"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/kubecase/kubecase/fixtures"
+)
+
+const (
+	// requestTimeout is the real server's for requests that end by themselves.
+	requestTimeout = time.Minute
+	// minWatchTimeout is the least that a watch without a timeout stays open.
+	minWatchTimeout = 30 * time.Minute
+	// maxInFlight bounds the requests that are worked on at once, watches excepted.
+	maxInFlight = 400
+)
+
+// Config is what a Server needs. Every field has a usable zero value but Logs.
+type Config struct {
+	// Logs streams container logs.
+	Logs LogSource
+	// Connect answers exec, attach, portforward and proxy; nil refuses them as not captured.
+	Connect Connector
+	// Done is closed when the server shuts down, which ends watches.
+	Done <-chan struct{}
+}
+
+// Server serves any number of episodes over any number of cases.
+type Server struct {
+	config   Config
+	episodes episodes
+	chain    http.Handler
+	reviews  map[schema.GroupResource]genericregistry.Creater
+
+	mu        sync.Mutex
+	snapshots map[*fixtures.Case]*snapshot
+}
+
+// Sentinels of requests that no route answers.
+var (
+	// errNoRoute is a path below a group that is served.
+	errNoRoute = apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, true)
+	// errMethodNotAllowed is a method that a path doesn't have.
+	errMethodNotAllowed = apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, true)
+	// errNoPath is a path that nobody handles.
+	errNoPath = errors.New("404 page not found")
+)
+
+// New returns a server without episodes.
+func New(config Config) *Server {
+	if config.Connect == nil {
+		config.Connect = notCaptured{}
+	}
+	s := &Server{
+		config:    config,
+		episodes:  episodes{byID: map[string]*Episode{}},
+		reviews:   reviewStorages(),
+		snapshots: map[*fixtures.Case]*snapshot{},
+	}
+	s.chain = s.newChain()
+	return s
+}
+
+// AddEpisode starts an episode. Its case must stay open until RemoveEpisode.
+func (s *Server) AddEpisode(o EpisodeOptions) (*Episode, error) {
+	snap, err := s.snapshotOf(o.Case)
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEpisode(snap, o)
+	if err != nil {
+		return nil, err
+	}
+	s.episodes.add(e)
+	return e, nil
+}
+
+// RemoveEpisode ends an episode: its path and token are unknown from then on.
+func (s *Server) RemoveEpisode(e *Episode) { s.episodes.remove(e.ID) }
+
+// snapshotOf makes the served form of a case once for all its episodes.
+func (s *Server) snapshotOf(c *fixtures.Case) (*snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if snap := s.snapshots[c]; snap != nil {
+		return snap, nil
+	}
+	snap, err := newSnapshot(c)
+	if err != nil {
+		return nil, err
+	}
+	s.snapshots[c] = snap
+	return snap, nil
+}
+
+// newChain is the real server's chain of filters less what a read-only replay
+// has no use for (flow control by priority, tracing, storage versions).
+func (s *Server) newChain() http.Handler {
+	resolver := &request.RequestInfoFactory{
+		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+	}
+	longRunning := genericfilters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	z := episodeAuthorizer{}
+
+	h := http.Handler(http.HandlerFunc(s.serve))
+	h = filters.WithAuthorization(h, z, codecs)
+	h = genericfilters.WithMaxInFlightLimit(h, maxInFlight, maxInFlight, longRunning)
+	h = impersonation.WithImpersonation(h, z, codecs)
+	h = filters.WithAuthentication(h, authenticator.RequestFunc(authenticateEpisode), filters.Unauthorized(codecs), nil, nil)
+	h = filters.WithWarningRecorder(h)
+	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, longRunning)
+	h = filters.WithRequestDeadline(h, nil, nil, longRunning, codecs, requestTimeout)
+	h = filters.WithCacheControl(h)
+	h = filters.WithLatencyTrackers(h)
+	h = filters.WithRequestInfo(h, resolver)
+	h = filters.WithRequestReceivedTimestamp(h)
+	h = genericfilters.WithPanicRecovery(h, resolver)
+	return filters.WithAuditInit(h)
+}
+
+// ServeHTTP finds the episode by the path's prefix and hands the rest to
+// Kubernetes' chain. Outside an episode there is nothing, and it says nothing.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	id, rest, ok := splitEpisodePath(req.URL.Path)
+	e := s.episodes.get(id)
+	if !ok || e == nil {
+		http.NotFound(w, req)
+		return
+	}
+	ctx := withEpisode(req.Context(), e)
+	req = req.Clone(ctx)
+	req.URL.Path, req.URL.RawPath = rest, ""
+	// The prefix stays out of what Kubernetes' filters print.
+	req.RequestURI = strings.TrimPrefix(req.RequestURI, e.Path())
+	s.chain.ServeHTTP(w, req)
+}
+
+// splitEpisodePath splits "/e/<id>/rest" into the id and "/rest".
+func splitEpisodePath(path string) (id, rest string, ok bool) {
+	after, ok := strings.CutPrefix(path, PathPrefix)
+	if !ok {
+		return "", "", false
+	}
+	id, rest, _ = strings.Cut(after, "/")
+	return id, "/" + rest, id != ""
+}
+
+// serve answers an authorized request.
+func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok {
+		responsewriters.InternalError(w, req, errors.New("no RequestInfo found in the context"))
+		return
+	}
+	var err error
+	if info.IsResourceRequest {
+		err = s.serveResource(w, req, info)
+	} else {
+		err = s.serveNonResource(w, req)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errNoPath):
+		http.NotFound(w, req)
+	default:
+		responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+	}
+}
+
+// serveResource looks the resource up and calls Kubernetes' handler of the verb.
+func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *request.RequestInfo) error {
+	snap := episodeFrom(req.Context()).snapshot
+	r := snap.resources[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
+	if r == nil {
+		return snap.errNoResource(info.APIGroup)
+	}
+	if !r.routes(info) {
+		return errNoRoute
+	}
+	if r.warning != "" {
+		warning.AddWarning(req.Context(), "", r.warning)
+	}
+	if info.Subresource != "" {
+		return s.serveSubresource(w, req, r, info)
+	}
+	if req.Method == http.MethodPost && info.Name == "" {
+		if storage := s.reviews[r.gvr.GroupResource()]; storage != nil {
+			return createReview(w, req, r, storage)
+		}
+	}
+	if req.Method != http.MethodGet || !r.hasVerb(info.Verb) {
+		return errMethodNotAllowed
+	}
+	switch info.Verb {
+	case "get":
+		handlers.GetResource(r, r.scope)(w, req)
+	case "list", "watch":
+		deprecatedWatch := len(info.Parts) > 0 && strings.Contains(req.URL.Path, "/"+info.APIVersion+"/watch/")
+		handlers.ListResource(r, r, r.scope, deprecatedWatch, minWatchTimeout)(w, req)
+	default:
+		return errMethodNotAllowed
+	}
+	return nil
+}
+
+// routes reports whether the real server has a route of this shape: cluster-scoped
+// resources aren't below a namespace, and single namespaced objects are nowhere else.
+func (r *resource) routes(info *request.RequestInfo) bool {
+	if strings.Contains(info.Path, "//") {
+		return false
+	}
+	named := len(info.Parts) > 1
+	switch {
+	case len(info.Parts) > 2 && info.Subresource == "":
+		return false
+	case !r.namespaced:
+		return info.Namespace == "" || r.gvr.Resource == "namespaces"
+	case info.Namespace == "":
+		return !named
+	}
+	return true
+}

@@ -1,0 +1,306 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+var (
+	_ rest.Getter         = (*resource)(nil)
+	_ rest.Lister         = (*resource)(nil)
+	_ rest.Watcher        = (*resource)(nil)
+	_ rest.TableConvertor = (*resource)(nil)
+)
+
+// freshnessWait is how long a real server waits for a resource version that it
+// has not reached; a snapshot never does.
+const freshnessWait = 3 * time.Second
+
+const (
+	expiredList = "The resourceVersion for the provided list is too old."
+	// inconsistentContinue is upstream's text for a continue token that has expired
+	// and is answered with one that goes on from the same key (pkg/storage/etcd3/errors.go).
+	inconsistentContinue = "The provided continue parameter is too old " +
+		"to display a consistent list result. You can start a new list without " +
+		"the continue parameter, or use the continue token in this response to " +
+		"retrieve the remainder of the results. Continuing with the provided " +
+		"token results in an inconsistent list - objects that were created, " +
+		"modified, or deleted between the time the first chunk was returned " +
+		"and now may show up in the list."
+)
+
+// New implements rest.Lister's and rest.Storage's idea of an empty object.
+func (r *resource) New() runtime.Object { return &object{of: r} }
+
+// NewList implements rest.Lister.
+func (r *resource) NewList() runtime.Object { return &list{of: r} }
+
+// Destroy implements rest.Storage.
+func (r *resource) Destroy() {}
+
+// Get implements rest.Getter.
+func (r *resource) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	namespace := request.NamespaceValue(ctx)
+	if options != nil {
+		min, err := versioner.ParseResourceVersion(options.ResourceVersion)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.awaitVersion(ctx, min); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.covered(namespace); err != nil {
+		return nil, err
+	}
+	found := r.data.Find(namespace, name)
+	if found == nil {
+		return nil, apierrors.NewNotFound(r.gvr.GroupResource(), name)
+	}
+	return r.object(ctx, r.entryOf(namespace, name)), nil
+}
+
+var versioner = storage.APIObjectVersioner{}
+
+func (r *resource) object(ctx context.Context, e *entry) *object {
+	return &object{of: r, entry: e, offset: episodeFrom(ctx).Clock.Offset()}
+}
+
+// storeKey orders objects as the cluster's store does.
+func storeKey(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+func (e *entry) key() string { return storeKey(e.Namespace, e.Name) }
+
+// searchKey is the index of the first entry whose key is at least key.
+func (r *resource) searchKey(key string) int {
+	return sort.Search(len(r.entries), func(i int) bool { return r.entries[i].key() >= key })
+}
+
+func (r *resource) entryOf(namespace, name string) *entry {
+	return r.entries[r.searchKey(storeKey(namespace, name))]
+}
+
+// within returns the entries of a namespace, or all of them.
+func (r *resource) within(namespace string) []*entry {
+	if namespace == "" || !r.namespaced {
+		return r.entries
+	}
+	// '0' follows '/' in ASCII.
+	return r.entries[r.searchKey(namespace+"/"):r.searchKey(namespace+"0")]
+}
+
+// List implements rest.Lister.
+func (r *resource) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	namespace := request.NamespaceValue(ctx)
+	// A missing namespace is an empty list, as the real server answers; one that was not swept is an error.
+	if err := r.covered(namespace); err != nil {
+		return nil, err
+	}
+	selected, err := newSelector(r, options)
+	if err != nil {
+		return nil, err
+	}
+	// The prefix under which the store would keep these objects; continue tokens hold keys relative to it.
+	prefix := "/" + r.gvr.GroupResource().String() + "/"
+	if namespace != "" && r.namespaced {
+		prefix += namespace + "/"
+	}
+	page, err := r.page(ctx, prefix, options, selected)
+	if err != nil {
+		return nil, err
+	}
+
+	entries := r.within(namespace)
+	keyPrefix := strings.TrimPrefix(prefix, "/"+r.gvr.GroupResource().String()+"/")
+	if page.from != "" {
+		start := keyPrefix + strings.TrimPrefix(page.from, prefix)
+		entries = entries[sort.Search(len(entries), func(i int) bool { return entries[i].key() >= start }):]
+	}
+	out := &list{of: r}
+	out.ResourceVersion = page.version(r)
+	for i, e := range entries {
+		if !selected.matches(e) {
+			continue
+		}
+		if page.limit > 0 && int64(len(out.Items)) == page.limit {
+			last := out.Items[len(out.Items)-1].(*object).entry.key()
+			opts := storage.ListOptions{Predicate: selected.predicate()}
+			opts.Predicate.Limit = 0
+			out.Continue, out.RemainingItemCount, err = storage.PrepareContinueToken(
+				prefix+strings.TrimPrefix(last, keyPrefix), prefix, int64(page.revision), int64(len(entries)-i), true, opts)
+			if err != nil {
+				return nil, apierrors.NewInternalError(err)
+			}
+			break
+		}
+		out.Items = append(out.Items, r.object(ctx, e))
+	}
+	return out, nil
+}
+
+// page is the part of a list that a request asks for.
+type page struct {
+	from     string
+	limit    int64
+	revision uint64
+	exact    bool
+}
+
+func (p page) version(r *resource) string {
+	if p.revision == 0 && r.data.ResourceVersion == "" {
+		return ""
+	}
+	return strconv.FormatUint(p.revision, 10)
+}
+
+// page applies the rules of resourceVersion, resourceVersionMatch, limit and
+// continue. A snapshot holds one version of the list: any other exact version has expired.
+func (r *resource) page(ctx context.Context, prefix string, options *metainternalversion.ListOptions, s *selector) (page, error) {
+	p := page{limit: options.Limit, revision: r.resourceVersion}
+	opts := storage.ListOptions{
+		ResourceVersion: options.ResourceVersion, ResourceVersionMatch: options.ResourceVersionMatch, Recursive: true,
+	}
+	opts.Predicate = s.predicate()
+	opts.Predicate.Limit, opts.Predicate.Continue = options.Limit, options.Continue
+	exact, from, err := storage.ValidateListOptions(prefix, versioner, opts)
+	if err != nil {
+		return p, err
+	}
+	p.from = from
+	if options.Continue == "" {
+		// A list from any version is served from the watch cache, which knows no pages.
+		minimum, err := versioner.ParseResourceVersion(options.ResourceVersion)
+		if err != nil {
+			return p, err
+		}
+		if options.ResourceVersion != "" && minimum == 0 {
+			p.limit = 0
+		}
+		if err := r.awaitVersion(ctx, minimum); err != nil {
+			return p, err
+		}
+	}
+	switch {
+	case exact <= 0 || uint64(exact) == r.resourceVersion:
+	case uint64(exact) > r.snapshot.maxResourceVersion:
+		return p, r.awaitVersion(ctx, uint64(exact))
+	case options.Continue != "":
+		token, err := storage.EncodeContinue(from, prefix, -1)
+		if err != nil {
+			return p, apierrors.NewInternalError(err)
+		}
+		expired := apierrors.NewResourceExpired(inconsistentContinue)
+		expired.ErrStatus.ListMeta.Continue = token
+		return p, expired
+	case uint64(exact) > r.resourceVersion:
+		// Between this list and the end of the sweep: nothing of it was seen to change.
+		p.revision = uint64(exact)
+	default:
+		return p, apierrors.NewResourceExpired(expiredList)
+	}
+	return p, nil
+}
+
+// awaitVersion waits, as a real server does, for a version that will not come.
+func (r *resource) awaitVersion(ctx context.Context, version uint64) error {
+	current := r.snapshot.maxResourceVersion
+	if version <= current {
+		return nil
+	}
+	select {
+	case <-time.After(freshnessWait):
+	case <-ctx.Done():
+	}
+	return storage.NewTooLargeResourceVersionError(version, current, 1)
+}
+
+// selector is a request's label and field selector over one resource.
+type selector struct {
+	of    *resource
+	label labels.Selector
+	field fields.Selector
+}
+
+func newSelector(r *resource, options *metainternalversion.ListOptions) (*selector, error) {
+	s := &selector{of: r, label: labels.Everything(), field: fields.Everything()}
+	if options.LabelSelector != nil {
+		s.label = options.LabelSelector
+	}
+	if options.FieldSelector != nil {
+		s.field = options.FieldSelector
+	}
+	return s, nil
+}
+
+func (s *selector) predicate() storage.SelectionPredicate {
+	return storage.SelectionPredicate{Label: s.label, Field: s.field}
+}
+
+func (s *selector) matches(e *entry) bool {
+	if !s.label.Empty() && !s.label.Matches(labels.Set(e.Labels)) {
+		return false
+	}
+	return s.field.Empty() || s.field.Matches(&fieldsOf{of: s.of, entry: e})
+}
+
+// Watch implements rest.Watcher.
+func (r *resource) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	namespace := request.NamespaceValue(ctx)
+	version, err := versioner.ParseResourceVersion(options.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.covered(namespace); err != nil {
+		return nil, err
+	}
+	selected, err := newSelector(r, options)
+	if err != nil {
+		return nil, err
+	}
+	w := newWatcher(ctx, r, options.AllowWatchBookmarks)
+	sendInitial := options.SendInitialEvents != nil && *options.SendInitialEvents
+	switch {
+	case options.SendInitialEvents != nil && !*options.SendInitialEvents && version <= 0:
+		// Explicitly nothing of what there is.
+	case version == 0 || sendInitial:
+		for _, e := range r.within(namespace) {
+			if selected.matches(e) {
+				w.initial = append(w.initial, watch.Event{Type: watch.Added, Object: r.object(ctx, e)})
+			}
+		}
+		if sendInitial && options.AllowWatchBookmarks {
+			end, err := r.bookmark(true)
+			if err != nil {
+				return nil, err
+			}
+			w.initial = append(w.initial, watch.Event{Type: watch.Bookmark, Object: end})
+		}
+	case version < r.resourceVersion:
+		// What happened since was not captured.
+		expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, r.resourceVersion))
+		w.initial = []watch.Event{{Type: watch.Error, Object: &expired.ErrStatus}}
+		w.final = true
+	}
+	go w.run()
+	return w, nil
+}

@@ -1,0 +1,267 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/kubecase/kubecase/fixtures"
+	"github.com/kubecase/kubecase/fixtures/clock"
+)
+
+// Connection is a request that reaches into the captured cluster: exec, attach,
+// portforward or proxy.
+type Connection struct {
+	Case  *fixtures.Case
+	Clock clock.Clock
+	// Resource is "pods", "services" or "nodes"; Subresource is how it is reached.
+	Resource, Subresource string
+	// Namespace and Name as in the path: a service's or pod's name can carry
+	// scheme and port ("http:web:80").
+	Namespace, Name string
+	// Path after ".../proxy", with its leading slash.
+	Path string
+	// Container of exec and attach, chosen as the real server does.
+	Container string
+}
+
+// Connector answers connections from captured data. It either takes over the
+// response or returns an error, which the caller writes.
+type Connector interface {
+	Connect(w http.ResponseWriter, req *http.Request, c Connection) error
+}
+
+// notCaptured is the Connector of a server without shims.
+type notCaptured struct{}
+
+// Connect implements Connector.
+func (notCaptured) Connect(_ http.ResponseWriter, _ *http.Request, c Connection) error {
+	return newUnsupportedQuery("%s of %s %q was not captured: a snapshot runs no containers and reaches no network",
+		c.Subresource, strings.TrimSuffix(c.Resource, "s"), c.Name)
+}
+
+// serveSubresource dispatches a GET of a subresource, or what opens a stream.
+func (s *Server) serveSubresource(w http.ResponseWriter, req *http.Request, r *resource, info *request.RequestInfo) error {
+	sub, ok := r.subresources[info.Subresource]
+	if !ok || len(info.Parts) > 3 && info.Subresource != "proxy" {
+		return errNoRoute
+	}
+	connects := info.Subresource == "proxy" || info.Subresource == "exec" || info.Subresource == "attach" || info.Subresource == "portforward"
+	post := req.Method == http.MethodPost && connects
+	if req.Method != http.MethodGet && !post && !(info.Subresource == "proxy" && req.Method == http.MethodHead) {
+		return errMethodNotAllowed
+	}
+	if connects {
+		return s.connect(w, req, r, info)
+	}
+	if !hasVerb(sub.Verbs, "get") {
+		return errMethodNotAllowed
+	}
+	switch info.Subresource {
+	case "log":
+		handlers.GetResourceWithOptions(&logREST{pods: r, source: s.config.Logs}, logScope(r), true)(w, req)
+	case "scale":
+		scope, err := scaleScope(r)
+		if err != nil {
+			return err
+		}
+		handlers.GetResource(&scaleREST{of: r}, scope)(w, req)
+	default:
+		if sub.Kind != r.gvk.Kind {
+			return newUnsupportedQuery("%s/%s was not captured", r.gvr.GroupResource(), info.Subresource)
+		}
+		// status, approval, ephemeralcontainers, resize: the object itself.
+		handlers.GetResource(r, subresourceScope(r, info.Subresource))(w, req)
+	}
+	return nil
+}
+
+func hasVerb(verbs []string, verb string) bool {
+	for _, v := range verbs {
+		if v == verb {
+			return true
+		}
+	}
+	return false
+}
+
+// connect checks what the API server itself checks, then asks the Connector.
+func (s *Server) connect(w http.ResponseWriter, req *http.Request, r *resource, info *request.RequestInfo) error {
+	ctx := request.WithNamespace(req.Context(), info.Namespace)
+	e := episodeFrom(ctx)
+	c := Connection{
+		Case: e.snapshot.fixture, Clock: e.Clock, Resource: info.Resource, Subresource: info.Subresource,
+		Namespace: info.Namespace, Name: info.Name, Container: req.URL.Query().Get("container"),
+	}
+	name := info.Name
+	if info.Subresource == "proxy" {
+		if len(info.Parts) > 3 {
+			c.Path = "/" + strings.Join(info.Parts[3:], "/")
+		}
+		// "[https:]name[:port]"
+		if parts := strings.Split(name, ":"); len(parts) == 3 {
+			name = parts[1]
+		} else {
+			name = parts[0]
+		}
+	}
+	found, err := r.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if info.Subresource != "proxy" {
+		pod, err := podOf(found)
+		if err != nil {
+			return err
+		}
+		if info.Subresource != "portforward" {
+			if c.Container, err = chooseContainer(c.Container, pod); err != nil {
+				return err
+			}
+		}
+		if pod.Spec.NodeName == "" {
+			return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", name))
+		}
+		if !httpstream.IsUpgradeRequest(req) && !wsstream.IsWebSocketRequest(req) {
+			return apierrors.NewBadRequest("Upgrade request required")
+		}
+	}
+	return s.config.Connect.Connect(w, req, c)
+}
+
+func podOf(obj runtime.Object) (*corev1.Pod, error) {
+	typed, err := obj.(*object).toTyped(0)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	pod, ok := typed.(*corev1.Pod)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the captured pod does not fit its type"))
+	}
+	return pod, nil
+}
+
+// chooseContainer is the real server's choice and its refusals
+// (pkg/registry/core/pod/strategy.go, validateContainer).
+func chooseContainer(name string, pod *corev1.Pod) (string, error) {
+	var names []string
+	for _, c := range pod.Spec.InitContainers {
+		names = append(names, c.Name)
+	}
+	for _, c := range pod.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		names = append(names, c.Name)
+	}
+	if name != "" {
+		for _, n := range names {
+			if n == name {
+				return name, nil
+			}
+		}
+		return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
+	}
+	switch len(pod.Spec.Containers) {
+	case 1:
+		return pod.Spec.Containers[0].Name, nil
+	case 0:
+		return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s", pod.Name))
+	}
+	return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %s", pod.Name, names))
+}
+
+// scaleREST makes the Scale of an object, as each kind's own registry does.
+type scaleREST struct{ of *resource }
+
+var _ rest.Getter = (*scaleREST)(nil)
+
+var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+
+func scaleScope(r *resource) (*handlers.RequestScope, error) {
+	scope := subresourceScope(r, "scale")
+	scope.Kind = scaleKind
+	scope.HubGroupVersion = scaleKind.GroupVersion()
+	scope.StandardSerializers = nil
+	if !builtIn(r.gvk) {
+		// A custom resource's Scale has a table of its own.
+		scope.TableConvertor = rest.NewDefaultTableConvertor(r.gvr.GroupResource())
+	}
+	return scope, nil
+}
+
+// New implements rest.Storage.
+func (s *scaleREST) New() runtime.Object { return &autoscalingv1.Scale{} }
+
+// Get implements rest.Getter.
+func (s *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	found, err := s.of.Get(ctx, name, options)
+	if err != nil {
+		return nil, err
+	}
+	o := found.(*object)
+	u, err := o.toUnstructured(o.offset)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	spec, status, selector := "spec.replicas", "status.replicas", ""
+	if v := s.of.crdVersion; v != nil && v.Subresources != nil && v.Subresources.Scale != nil {
+		spec = strings.TrimPrefix(v.Subresources.Scale.SpecReplicasPath, ".")
+		status = strings.TrimPrefix(v.Subresources.Scale.StatusReplicasPath, ".")
+		if p := v.Subresources.Scale.LabelSelectorPath; p != nil {
+			selector = lookup(u.Object, strings.TrimPrefix(*p, "."))
+		}
+	} else if selector, err = podSelector(u, s.of.gvk); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: u.GetName(), Namespace: u.GetNamespace(), UID: u.GetUID(),
+			ResourceVersion: u.GetResourceVersion(), CreationTimestamp: u.GetCreationTimestamp(),
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: number(u, spec)},
+		Status: autoscalingv1.ScaleStatus{Replicas: number(u, status), Selector: selector},
+	}, nil
+}
+
+// podSelector is spec.selector as text: a label selector, or a plain map in a
+// ReplicationController.
+func podSelector(u *unstructured.Unstructured, gvk schema.GroupVersionKind) (string, error) {
+	content, found, err := unstructured.NestedMap(u.Object, "spec", "selector")
+	if !found || err != nil {
+		return "", err
+	}
+	if gvk.Group == "" {
+		plain, _, err := unstructured.NestedStringMap(u.Object, "spec", "selector")
+		return labels.SelectorFromSet(plain).String(), err
+	}
+	s := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, s); err != nil {
+		return "", err
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return "", err
+	}
+	return parsed.String(), nil
+}
+
+func number(u *unstructured.Unstructured, path string) int32 {
+	n, _, _ := unstructured.NestedInt64(u.Object, strings.Split(path, ".")...)
+	return int32(n)
+}
