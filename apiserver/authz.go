@@ -36,8 +36,7 @@ var otherReviews = []schema.GroupResource{
 var interactive = []string{"exec", "attach", "portforward", "proxy"}
 
 // episodeAuthorizer decides for an episode's subject: a reader of everything, or
-// a captured subject for whom the captured Roles and Bindings decide. On top, it
-// refuses every write with the answer that RBAC gives someone without the right.
+// a captured subject for whom the captured Roles and Bindings decide.
 type episodeAuthorizer struct{}
 
 var _ authorizer.Authorizer = episodeAuthorizer{}
@@ -52,11 +51,24 @@ func (episodeAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes)
 		}
 		return authorizer.DecisionNoOpinion, "", nil
 	}
-	decision, reason, err := e.snapshot.rbac.Authorize(ctx, a)
+	return e.snapshot.rbac.Authorize(ctx, a)
+}
+
+// reviewAuthorizer says what really happens: nobody may write.
+type reviewAuthorizer struct{ episodeAuthorizer }
+
+// Authorize implements authorizer.Authorizer.
+func (z reviewAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := z.episodeAuthorizer.Authorize(ctx, a)
 	if decision == authorizer.DecisionAllow && !changesNothing(a) {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
 	return decision, reason, err
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer; no decision here has conditions.
+func (z reviewAuthorizer) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(z.Authorize(ctx, a))
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer; no decision here has conditions.
@@ -243,4 +255,3 @@ func (p policy) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleB
 	}
 	return out, nil
 }
-

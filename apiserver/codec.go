@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -24,11 +25,17 @@ const (
 // lists are written as the text that was captured where the format is text.
 type replaySerializer struct {
 	runtime.NegotiatedSerializer
+	// custom kinds have no type for watch events in their group either.
+	custom bool
 }
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.
 func (s replaySerializer) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
-	return &replayEncoder{Encoder: s.NegotiatedSerializer.EncoderForVersion(e, gv), format: s.formatOf(e)}
+	out := &replayEncoder{Encoder: s.NegotiatedSerializer.EncoderForVersion(e, gv), format: s.formatOf(e)}
+	if s.custom {
+		out.events = e
+	}
+	return out
 }
 
 func (s replaySerializer) formatOf(e runtime.Encoder) textFormat {
@@ -49,6 +56,8 @@ func (s replaySerializer) formatOf(e runtime.Encoder) textFormat {
 type replayEncoder struct {
 	runtime.Encoder
 	format textFormat
+	// events encodes watch events as they are; nil where they have a version.
+	events runtime.Encoder
 }
 
 // captured is what replayEncoder writes itself.
@@ -66,6 +75,9 @@ func (l *list) typedCopy() (runtime.Object, error) {
 
 // Encode implements runtime.Encoder.
 func (e *replayEncoder) Encode(obj runtime.Object, w io.Writer) error {
+	if _, ok := obj.(*metav1.WatchEvent); ok && e.events != nil {
+		return e.events.Encode(obj, w)
+	}
 	c, ok := obj.(captured)
 	if !ok {
 		return e.Encoder.Encode(obj, w)

@@ -112,28 +112,39 @@ func newEpisode(s *snapshot, o EpisodeOptions) (*Episode, error) {
 	return e, nil
 }
 
-// episodes is the set of live episodes by id.
+// episodes is the set of live episodes by id and by token.
 type episodes struct {
-	mu   sync.RWMutex
-	byID map[string]*Episode
+	mu      sync.RWMutex
+	byID    map[string]*Episode
+	byToken map[[sha256.Size]byte]*Episode
 }
 
 func (s *episodes) add(e *Episode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byID[e.ID] = e
+	s.byToken[e.tokenDigest] = e
 }
 
-func (s *episodes) remove(id string) {
+func (s *episodes) remove(e *Episode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.byID, id)
+	delete(s.byID, e.ID)
+	delete(s.byToken, e.tokenDigest)
 }
 
 func (s *episodes) get(id string) *Episode {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byID[id]
+}
+
+// withToken is the episode of a token; nil for one that is nobody's.
+func (s *episodes) withToken(token string) *Episode {
+	digest := sha256.Sum256([]byte(token))
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byToken[digest]
 }
 
 type episodeKey struct{}

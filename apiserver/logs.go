@@ -45,7 +45,9 @@ func logScope(pods *resource) *handlers.RequestScope {
 func (l *logREST) New() runtime.Object { return &corev1.Pod{} }
 
 // NewGetOptions implements rest.GetterWithOptions.
-func (l *logREST) NewGetOptions() (runtime.Object, bool, string) { return &core.PodLogOptions{}, false, "" }
+func (l *logREST) NewGetOptions() (runtime.Object, bool, string) {
+	return &core.PodLogOptions{}, false, ""
+}
 
 // Get implements rest.GetterWithOptions.
 func (l *logREST) Get(ctx context.Context, name string, opts runtime.Object) (runtime.Object, error) {

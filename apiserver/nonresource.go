@@ -17,7 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/server/healthz"
-
 )
 
 // discoveryHandlers serve a cluster's discovery documents in every form.
@@ -67,7 +66,12 @@ type unversioned struct{ runtime.NegotiatedSerializer }
 
 // EncoderForVersion implements runtime.NegotiatedSerializer: the document's own
 // kind and version are written as they are.
-func (u unversioned) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder { return e }
+func (u unversioned) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
+	return e
+}
+
+// uncapturedPaths are what every API server has and no case holds.
+var uncapturedPaths = []string{"/.well-known/openid-configuration", "/metrics", "/metrics/slis", "/openid/v1/jwks"}
 
 // serveNonResource answers everything that is no resource.
 func (s *Server) serveNonResource(w http.ResponseWriter, req *http.Request) error {
@@ -79,7 +83,13 @@ func (s *Server) serveNonResource(w http.ResponseWriter, req *http.Request) erro
 	}
 	snap := episodeFrom(req.Context()).snapshot
 	path := req.URL.Path
-	switch trimmed := strings.TrimSuffix(path, "/"); {
+	trimmed := strings.TrimSuffix(path, "/")
+	if strings.HasPrefix(path, "/api") {
+		if err := acceptable(req, runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf); err != nil {
+			return err
+		}
+	}
+	switch {
 	case path == "/" || path == "":
 		responsewriters.WriteRawJSON(http.StatusOK, metav1.RootPaths{Paths: snap.paths()}, w)
 	case trimmed == "/version":
@@ -96,8 +106,8 @@ func (s *Server) serveNonResource(w http.ResponseWriter, req *http.Request) erro
 		snap.health(path).ServeHTTP(w, req)
 	case strings.HasPrefix(path, "/api/"), strings.HasPrefix(path, "/apis/"):
 		return snap.serveDiscovery(w, req)
-	case path == "/metrics" || strings.HasPrefix(path, "/metrics/"):
-		return newUnsupportedQuery("the metrics of the API server were not captured")
+	case slices.Contains(uncapturedPaths, path), strings.HasPrefix(path, "/debug/"):
+		return newUnsupportedQuery("%s of the API server was not captured", path)
 	default:
 		return errNoPath
 	}
@@ -114,7 +124,7 @@ func (s *snapshot) serveVersion(w http.ResponseWriter, req *http.Request) error 
 	if s.versionDocument == nil {
 		return newUnsupportedQuery("the cluster's version was not captured")
 	}
-	if _, _, err := negotiation.NegotiateOutputMediaType(req, jsonOnly{codecs}, negotiation.DefaultEndpointRestrictions); err != nil {
+	if err := acceptable(req, runtime.ContentTypeJSON); err != nil {
 		return err
 	}
 	b := &bytes.Buffer{}
@@ -124,16 +134,6 @@ func (s *snapshot) serveVersion(w http.ResponseWriter, req *http.Request) error 
 	w.Header().Set("Content-Type", "application/json")
 	_, err := w.Write(b.Bytes())
 	return err
-}
-
-// jsonOnly is how go-restful routes that produce only JSON negotiate.
-type jsonOnly struct{ runtime.NegotiatedSerializer }
-
-// SupportedMediaTypes implements runtime.NegotiatedSerializer.
-func (j jsonOnly) SupportedMediaTypes() []runtime.SerializerInfo {
-	return slices.DeleteFunc(slices.Clone(j.NegotiatedSerializer.SupportedMediaTypes()), func(i runtime.SerializerInfo) bool {
-		return i.MediaType != runtime.ContentTypeJSON
-	})
 }
 
 // serveDiscovery answers /api/v1, /apis/GROUP and /apis/GROUP/VERSION.
@@ -169,7 +169,8 @@ func (s *snapshot) errNoResource(group string) error {
 
 // paths are what the root lists.
 func (s *snapshot) paths() []string {
-	paths := []string{"/api", "/apis", "/apis/", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/readyz", "/version"}
+	paths := []string{"/api", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/readyz", "/version"}
+	paths = append(paths, uncapturedPaths...)
 	for gv := range s.api.resources {
 		if gv.Group == "" {
 			paths = append(paths, "/api/"+gv.Version)
@@ -240,4 +241,3 @@ func (s *snapshot) healthChecks(kind string) []healthz.HealthChecker {
 	}
 	return checks
 }
-

@@ -44,8 +44,20 @@ func (e *entry) decodeTyped(gvk schema.GroupVersionKind) runtime.Object {
 	return e.typed
 }
 
-func (e *entry) decodeMeta() *metav1.ObjectMeta {
+func (e *entry) decodeMeta(gvk schema.GroupVersionKind) *metav1.ObjectMeta {
 	e.once.meta.Do(func() {
+		// The real server takes metadata from its internal version, which lacks
+		// annotations that only carry fields between versions.
+		if typed := e.decodeTyped(gvk); typed != nil {
+			if internal, err := scheme.ConvertToVersion(typed, runtime.InternalGroupVersioner); err == nil {
+				if m, ok := internal.(metav1.ObjectMetaAccessor); ok {
+					if om, ok := m.GetObjectMeta().(*metav1.ObjectMeta); ok {
+						e.meta.Store(om)
+						return
+					}
+				}
+			}
+		}
 		partial := struct {
 			Metadata metav1.ObjectMeta `json:"metadata"`
 		}{}
@@ -82,7 +94,7 @@ func (o *object) DeepCopyObject() runtime.Object { return o }
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor.
 func (o *object) GetObjectMeta() metav1.Object {
-	m := o.entry.decodeMeta().DeepCopy()
+	m := o.entry.decodeMeta(o.of.gvk).DeepCopy()
 	clock.ShiftObject(m, o.offset)
 	return m
 }

@@ -22,14 +22,14 @@ import (
 // reviewStorages are Kubernetes' own, over the authorizer that also decides
 // about requests, so that what they say is what happens.
 func reviewStorages() map[schema.GroupResource]rest.Creater {
-	z := episodeAuthorizer{}
+	z := reviewAuthorizer{}
 	return map[schema.GroupResource]rest.Creater{
 		{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"}:  selfsubjectaccessreview.NewREST(z, scheme),
 		{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"}:   selfsubjectrulesreview.NewREST(z),
 		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}:      subjectaccessreview.NewREST(z, scheme),
 		{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}: localsubjectaccessreview.NewREST(z, scheme),
 		{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}:       selfsubjectreview.NewREST(),
-		{Group: "authentication.k8s.io", Resource: "tokenreviews"}: tokenreview.NewREST(authenticator.RequestFunc(noCapturedToken), nil),
+		{Group: "authentication.k8s.io", Resource: "tokenreviews"}:             tokenreview.NewREST(authenticator.RequestFunc(noCapturedToken), nil),
 	}
 }
 
@@ -48,6 +48,7 @@ func createReview(w http.ResponseWriter, req *http.Request, r *resource, storage
 		return apierrors.NewInternalError(err)
 	}
 	scope.FieldManager = manager
+	scope.TableConvertor = nil // a review has no table
 	handlers.CreateResource(storage, &scope, admission.NewChainHandler())(w, req)
 	return nil
 }

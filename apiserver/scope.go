@@ -12,7 +12,7 @@ var equivalents = runtime.NewEquivalentResourceRegistry()
 
 // newScope is what upstream's handlers need to know of a resource.
 func newScope(r *resource) (*handlers.RequestScope, error) {
-	serializer := replaySerializer{codecs}
+	serializer := replaySerializer{NegotiatedSerializer: codecs, custom: !builtIn(r.gvk)}
 	scope := &handlers.RequestScope{
 		Namer:                    handlers.ContextBasedNaming{Namer: runtime.Namer(meta.NewAccessor()), ClusterScoped: !r.namespaced},
 		Serializer:               serializer,

@@ -8,19 +8,25 @@
 package apiserver
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/rest"
@@ -63,9 +69,9 @@ type Server struct {
 // Sentinels of requests that no route answers.
 var (
 	// errNoRoute is a path below a group that is served.
-	errNoRoute = apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, true)
+	errNoRoute = apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
 	// errMethodNotAllowed is a method that a path doesn't have.
-	errMethodNotAllowed = apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, true)
+	errMethodNotAllowed = apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false)
 	// errNoPath is a path that nobody handles.
 	errNoPath = errors.New("404 page not found")
 )
@@ -77,7 +83,7 @@ func New(config Config) *Server {
 	}
 	s := &Server{
 		config:    config,
-		episodes:  episodes{byID: map[string]*Episode{}},
+		episodes:  episodes{byID: map[string]*Episode{}, byToken: map[[sha256.Size]byte]*Episode{}},
 		reviews:   reviewStorages(),
 		snapshots: map[*fixtures.Case]*snapshot{},
 	}
@@ -100,7 +106,7 @@ func (s *Server) AddEpisode(o EpisodeOptions) (*Episode, error) {
 }
 
 // RemoveEpisode ends an episode: its path and token are unknown from then on.
-func (s *Server) RemoveEpisode(e *Episode) { s.episodes.remove(e.ID) }
+func (s *Server) RemoveEpisode(e *Episode) { s.episodes.remove(e) }
 
 // snapshotOf makes the served form of a case once for all its episodes.
 func (s *Server) snapshotOf(c *fixtures.Case) (*snapshot, error) {
@@ -125,6 +131,8 @@ func (s *Server) newChain() http.Handler {
 	}
 	longRunning := genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	// Rights decide first, about writes too; serve then refuses every write, so that
+	// a path that doesn't exist is told from one that can't be written.
 	z := episodeAuthorizer{}
 
 	h := http.Handler(http.HandlerFunc(s.serve))
@@ -146,9 +154,16 @@ func (s *Server) newChain() http.Handler {
 // ServeHTTP finds the episode by the path's prefix and hands the rest to
 // Kubernetes' chain. Outside an episode there is nothing, and it says nothing.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var e *Episode
 	id, rest, ok := splitEpisodePath(req.URL.Path)
-	e := s.episodes.get(id)
-	if !ok || e == nil {
+	if ok {
+		e = s.episodes.get(id)
+	} else if token := bearerToken(req.Header.Get("Authorization")); token != "" {
+		// `kubectl get --raw` before 1.34 drops the path of the server's URL; the
+		// token alone says which episode is meant.
+		e, rest = s.episodes.withToken(token), req.URL.Path
+	}
+	if e == nil {
 		http.NotFound(w, req)
 		return
 	}
@@ -208,13 +223,17 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	if info.Subresource != "" {
 		return s.serveSubresource(w, req, r, info)
 	}
-	if req.Method == http.MethodPost && info.Name == "" {
-		if storage := s.reviews[r.gvr.GroupResource()]; storage != nil {
-			return createReview(w, req, r, storage)
-		}
-	}
-	if req.Method != http.MethodGet || !r.hasVerb(info.Verb) {
+	if !r.routesMethod(req.Method, info) {
 		return errMethodNotAllowed
+	}
+	if storage := s.reviews[r.gvr.GroupResource()]; storage != nil && req.Method == http.MethodPost {
+		return createReview(w, req, r, storage)
+	}
+	if req.Method != http.MethodGet {
+		return refuseWrite(w, req)
+	}
+	if err := r.negotiates(req, info.Verb); err != nil {
+		return err
 	}
 	switch info.Verb {
 	case "get":
@@ -244,4 +263,106 @@ func (r *resource) routes(info *request.RequestInfo) bool {
 		return !named
 	}
 	return true
+}
+
+// writeVerbs are the verbs of a method on a collection and on one object.
+var writeVerbs = map[string][2]string{
+	http.MethodPost:   {"create", ""},
+	http.MethodPut:    {"", "update"},
+	http.MethodPatch:  {"", "patch"},
+	http.MethodDelete: {"deletecollection", "delete"},
+}
+
+// routesMethod reports whether the real server has a route of this method here.
+func (r *resource) routesMethod(method string, info *request.RequestInfo) bool {
+	if method == http.MethodGet {
+		return r.hasVerb(info.Verb)
+	}
+	verb := writeVerbs[method][0]
+	if len(info.Parts) > 1 {
+		verb = writeVerbs[method][1]
+	} else if r.namespaced && info.Namespace == "" && method == http.MethodPost {
+		return false // objects are created in a namespace
+	}
+	return verb != "" && r.hasVerb(verb)
+}
+
+// refuseWrite answers a write that the subject's captured rights allow as RBAC
+// answers one whom they don't: nothing here can be changed by anyone.
+func refuseWrite(w http.ResponseWriter, req *http.Request) error {
+	attributes, err := filters.GetAuthorizerAttributes(req.Context())
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	responsewriters.Forbidden(attributes, w, req, "", codecs)
+	return nil
+}
+
+// negotiates is the check of go-restful, which routes built-in kinds, before any
+// handler runs: a media range must name a representation as it is, or be "*/*".
+// Custom resources have no such routes.
+func (r *resource) negotiates(req *http.Request, verb string) error {
+	if !builtIn(r.gvk) {
+		return r.explainList(req, verb)
+	}
+	produces := []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf}
+	if verb != "get" {
+		produces = append(produces, runtime.ContentTypeJSON+";stream=watch", runtime.ContentTypeProtobuf+";stream=watch")
+	}
+	if err := acceptable(req, produces...); err != nil {
+		return err
+	}
+	return r.explainList(req, verb)
+}
+
+// acceptable returns go-restful's refusal unless the request accepts one of the
+// representations that a route produces.
+func acceptable(req *http.Request, produces ...string) error {
+	accept := req.Header.Get("Accept")
+	if accept == "" {
+		return nil
+	}
+	for _, clause := range strings.Split(accept, ",") {
+		mediaRange, _, _ := strings.Cut(clause, ";")
+		mediaRange = strings.TrimSpace(mediaRange)
+		if mediaRange == "*/*" || slices.Contains(produces, mediaRange) {
+			return nil
+		}
+	}
+	message := "406: Not Acceptable\n\nAvailable representations: " + strings.Join(produces, ", ")
+	return apierrors.NewGenericServerResponse(http.StatusNotAcceptable, "", schema.GroupResource{}, "", message, 0, false)
+}
+
+// explainList refuses one object as a list of metadata, and a list as one
+// object's, naming the type that the real server holds, which is not ours.
+func (r *resource) explainList(req *http.Request, verb string) error {
+	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, r.scope.Serializer, r.scope)
+	if err != nil || mediaType.Convert == nil {
+		return nil // the handler says what is wrong
+	}
+	typeName := "*unstructured.Unstructured"
+	if verb != "get" {
+		typeName += "List"
+	}
+	if builtIn(r.gvk) {
+		kind := r.gvk.Kind
+		if verb != "get" {
+			kind = r.listKind
+		}
+		if internal, err := scheme.New(schema.GroupVersionKind{Group: r.gvk.Group, Version: runtime.APIVersionInternal, Kind: kind}); err == nil {
+			typeName = fmt.Sprintf("%T", internal)
+		}
+	}
+	message := ""
+	switch kind := mediaType.Convert.Kind; {
+	case kind == "PartialObjectMetadataList" && verb == "get":
+		message = fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", typeName)
+	case kind == "PartialObjectMetadata" && verb == "list":
+		message = fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", typeName)
+	default:
+		return nil
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
+	}}
 }

@@ -74,7 +74,9 @@ type resource struct {
 	scope           *handlers.RequestScope
 }
 
-func (r *resource) listGVK() schema.GroupVersionKind { return r.gvk.GroupVersion().WithKind(r.listKind) }
+func (r *resource) listGVK() schema.GroupVersionKind {
+	return r.gvk.GroupVersion().WithKind(r.listKind)
+}
 
 func (r *resource) hasVerb(verb string) bool { return slices.Contains(r.verbs, verb) }
 

@@ -55,7 +55,7 @@ func (r *resource) Destroy() {}
 
 // Get implements rest.Getter.
 func (r *resource) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	namespace := request.NamespaceValue(ctx)
+	namespace := r.namespace(ctx)
 	if options != nil {
 		min, err := versioner.ParseResourceVersion(options.ResourceVersion)
 		if err != nil {
@@ -68,11 +68,24 @@ func (r *resource) Get(ctx context.Context, name string, options *metav1.GetOpti
 	if err := r.covered(namespace); err != nil {
 		return nil, err
 	}
-	found := r.data.Find(namespace, name)
-	if found == nil {
-		return nil, apierrors.NewNotFound(r.gvr.GroupResource(), name)
+	e := r.entry(namespace, name)
+	if e == nil {
+		of := r.gvr.GroupResource()
+		if of.Group == "" && of.Resource == "componentstatuses" {
+			of.Resource = "componentstatus" // upstream's storage names it so
+		}
+		return nil, apierrors.NewNotFound(of, name)
 	}
-	return r.object(ctx, r.entryOf(namespace, name)), nil
+	return r.object(ctx, e), nil
+}
+
+// namespace is that of the request, empty for what is in none: the request info
+// of a namespace names the namespace itself.
+func (r *resource) namespace(ctx context.Context) string {
+	if !r.namespaced {
+		return ""
+	}
+	return request.NamespaceValue(ctx)
 }
 
 var versioner = storage.APIObjectVersioner{}
@@ -96,8 +109,21 @@ func (r *resource) searchKey(key string) int {
 	return sort.Search(len(r.entries), func(i int) bool { return r.entries[i].key() >= key })
 }
 
-func (r *resource) entryOf(namespace, name string) *entry {
-	return r.entries[r.searchKey(storeKey(namespace, name))]
+// entry is the entry of an object; nil when there is none.
+func (r *resource) entry(namespace, name string) *entry {
+	if r.data.Unordered {
+		for _, e := range r.within(namespace) {
+			if e.Name == name {
+				return e
+			}
+		}
+		return nil
+	}
+	key := storeKey(namespace, name)
+	if i := r.searchKey(key); i < len(r.entries) && r.entries[i].key() == key {
+		return r.entries[i]
+	}
+	return nil
 }
 
 // within returns the entries of a namespace, or all of them.
@@ -105,13 +131,22 @@ func (r *resource) within(namespace string) []*entry {
 	if namespace == "" || !r.namespaced {
 		return r.entries
 	}
+	if r.data.Unordered {
+		var out []*entry
+		for _, e := range r.entries {
+			if e.Namespace == namespace {
+				out = append(out, e)
+			}
+		}
+		return out
+	}
 	// '0' follows '/' in ASCII.
 	return r.entries[r.searchKey(namespace+"/"):r.searchKey(namespace+"0")]
 }
 
 // List implements rest.Lister.
 func (r *resource) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	namespace := request.NamespaceValue(ctx)
+	namespace := r.namespace(ctx)
 	// A missing namespace is an empty list, as the real server answers; one that was not swept is an error.
 	if err := r.covered(namespace); err != nil {
 		return nil, err
@@ -146,8 +181,12 @@ func (r *resource) List(ctx context.Context, options *metainternalversion.ListOp
 			last := out.Items[len(out.Items)-1].(*object).entry.key()
 			opts := storage.ListOptions{Predicate: selected.predicate()}
 			opts.Predicate.Limit = 0
+			tokenPrefix := prefix
+			if r.watchCached() {
+				tokenPrefix = strings.TrimSuffix(prefix, "/") // the cache's keys are relative to it
+			}
 			out.Continue, out.RemainingItemCount, err = storage.PrepareContinueToken(
-				prefix+strings.TrimPrefix(last, keyPrefix), prefix, int64(page.revision), int64(len(entries)-i), true, opts)
+				prefix+strings.TrimPrefix(last, keyPrefix), tokenPrefix, int64(page.revision), int64(len(entries)-i), true, opts)
 			if err != nil {
 				return nil, apierrors.NewInternalError(err)
 			}
@@ -157,6 +196,10 @@ func (r *resource) List(ctx context.Context, options *metainternalversion.ListOp
 	}
 	return out, nil
 }
+
+// watchCached reports whether a real server answers lists from its watch cache:
+// of everything but events.
+func (r *resource) watchCached() bool { return r.gvr.Resource != "events" }
 
 // page is the part of a list that a request asks for.
 type page struct {
@@ -187,14 +230,14 @@ func (r *resource) page(ctx context.Context, prefix string, options *metainterna
 		return p, err
 	}
 	p.from = from
-	if options.Continue == "" {
+	if v, err := versioner.ParseResourceVersion(options.ResourceVersion); err == nil && v == 0 && options.ResourceVersion != "" && r.watchCached() {
 		// A list from any version is served from the watch cache, which knows no pages.
+		p.limit = 0
+	}
+	if options.Continue == "" {
 		minimum, err := versioner.ParseResourceVersion(options.ResourceVersion)
 		if err != nil {
 			return p, err
-		}
-		if options.ResourceVersion != "" && minimum == 0 {
-			p.limit = 0
 		}
 		if err := r.awaitVersion(ctx, minimum); err != nil {
 			return p, err
@@ -265,7 +308,7 @@ func (s *selector) matches(e *entry) bool {
 
 // Watch implements rest.Watcher.
 func (r *resource) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	namespace := request.NamespaceValue(ctx)
+	namespace := r.namespace(ctx)
 	version, err := versioner.ParseResourceVersion(options.ResourceVersion)
 	if err != nil {
 		return nil, err

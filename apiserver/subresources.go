@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -62,18 +63,28 @@ func (s *Server) serveSubresource(w http.ResponseWriter, req *http.Request, r *r
 		return errNoRoute
 	}
 	connects := info.Subresource == "proxy" || info.Subresource == "exec" || info.Subresource == "attach" || info.Subresource == "portforward"
-	post := req.Method == http.MethodPost && connects
-	if req.Method != http.MethodGet && !post && !(info.Subresource == "proxy" && req.Method == http.MethodHead) {
+	post := req.Method == http.MethodPost && connects && info.Subresource != "proxy"
+	if req.Method != http.MethodGet && !post {
+		verb := writeVerbs[req.Method][1]
+		if req.Method == http.MethodPost {
+			verb = "create"
+		}
+		if verb != "" && slices.Contains(sub.Verbs, verb) {
+			return refuseWrite(w, req)
+		}
 		return errMethodNotAllowed
 	}
 	if connects {
 		return s.connect(w, req, r, info)
 	}
-	if !hasVerb(sub.Verbs, "get") {
+	if !slices.Contains(sub.Verbs, "get") {
 		return errMethodNotAllowed
 	}
 	switch info.Subresource {
 	case "log":
+		if err := acceptable(req, "text/plain", runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf); err != nil {
+			return err
+		}
 		handlers.GetResourceWithOptions(&logREST{pods: r, source: s.config.Logs}, logScope(r), true)(w, req)
 	case "scale":
 		scope, err := scaleScope(r)
@@ -89,15 +100,6 @@ func (s *Server) serveSubresource(w http.ResponseWriter, req *http.Request, r *r
 		handlers.GetResource(r, subresourceScope(r, info.Subresource))(w, req)
 	}
 	return nil
-}
-
-func hasVerb(verbs []string, verb string) bool {
-	for _, v := range verbs {
-		if v == verb {
-			return true
-		}
-	}
-	return false
 }
 
 // connect checks what the API server itself checks, then asks the Connector.
@@ -198,10 +200,6 @@ func scaleScope(r *resource) (*handlers.RequestScope, error) {
 	scope.Kind = scaleKind
 	scope.HubGroupVersion = scaleKind.GroupVersion()
 	scope.StandardSerializers = nil
-	if !builtIn(r.gvk) {
-		// A custom resource's Scale has a table of its own.
-		scope.TableConvertor = rest.NewDefaultTableConvertor(r.gvr.GroupResource())
-	}
 	return scope, nil
 }
 

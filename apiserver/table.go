@@ -44,8 +44,8 @@ func (r *resource) ConvertToTable(ctx context.Context, obj runtime.Object, optio
 		}
 		listMeta = o.ListMeta
 	default:
-		// A Scale, or a bookmark of a watch.
-		return r.print(ctx, obj, options)
+		// A Scale, or a bookmark of a watch: typed, in the episode's time.
+		return r.printTyped(ctx, obj, options)
 	}
 	table, err := r.printCaptured(ctx, objects, options)
 	if err != nil {
@@ -56,6 +56,23 @@ func (r *resource) ConvertToTable(ctx context.Context, obj runtime.Object, optio
 		for i := range table.Rows {
 			table.Rows[i].Object = runtime.RawExtension{Object: objects[i]}
 		}
+	}
+	return table, nil
+}
+
+// printTyped prints an object that is in the episode's time.
+func (r *resource) printTyped(ctx context.Context, obj runtime.Object, options runtime.Object) (*metav1.Table, error) {
+	c := episodeFrom(ctx).Clock
+	later := c.PrintOffset(time.Now()) - c.Offset()
+	moved := obj.DeepCopyObject()
+	clock.ShiftObject(moved, later)
+	table, err := r.print(ctx, moved, options)
+	if err != nil {
+		return nil, err
+	}
+	for i := range table.Rows {
+		moveCells(table.Rows[i].Cells, -later)
+		table.Rows[i].Object = runtime.RawExtension{Object: obj}
 	}
 	return table, nil
 }
