@@ -124,7 +124,7 @@ func (a *app) startServing(o servingOptions, names []string) (s *serving, err er
 			s = nil
 		}
 	}()
-	api := apiserver.New(apiserver.Config{Logs: logs.Source{}})
+	api := apiserver.New(apiserver.Config{Logs: logs.Source{}, Done: s.done})
 	for _, name := range names {
 		c, err := openCase(name)
 		if err != nil {

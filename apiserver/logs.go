@@ -87,6 +87,8 @@ func (l *logREST) open(ctx context.Context, pod *corev1.Pod, options *corev1.Pod
 	status := containerStatus(pod, options.Container)
 	log := c.Log(pod.Namespace, pod.Name, options.Container, options.Previous)
 	switch {
+	case log != nil && log.Refusal != nil && len(log.Refusal) == 0:
+		return emptyLog{}, nil // the server answered 204
 	case log != nil && log.Refusal != nil:
 		refusal := &apierrors.StatusError{}
 		if err := json.Unmarshal(log.Refusal, &refusal.ErrStatus); err != nil {

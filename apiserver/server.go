@@ -168,12 +168,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	ctx := withEpisode(req.Context(), e)
+	if s.config.Done != nil {
+		ctx = request.WithServerShutdownSignal(ctx, shutdown(s.config.Done))
+	}
 	req = req.Clone(ctx)
 	req.URL.Path, req.URL.RawPath = rest, ""
 	// The prefix stays out of what Kubernetes' filters print.
 	req.RequestURI = strings.TrimPrefix(req.RequestURI, e.Path())
 	s.chain.ServeHTTP(w, req)
 }
+
+// shutdown tells upstream's watches that the server goes away.
+type shutdown <-chan struct{}
+
+// ShuttingDown implements request.ServerShutdownSignal.
+func (s shutdown) ShuttingDown() <-chan struct{} { return s }
 
 // splitEpisodePath splits "/e/<id>/rest" into the id and "/rest".
 func splitEpisodePath(path string) (id, rest string, ok bool) {

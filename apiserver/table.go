@@ -145,7 +145,11 @@ func (r *resource) withCapturedCells(table, other *metav1.Table, objects []*obje
 				}
 			}
 		}
-		out.Rows = append(out.Rows, metav1.TableRow{Cells: cells})
+		row := metav1.TableRow{Cells: cells, Conditions: o.entry.Conditions}
+		if row.Conditions == nil && i < len(table.Rows) {
+			row.Conditions = table.Rows[i].Conditions
+		}
+		out.Rows = append(out.Rows, row)
 	}
 	return out
 }
@@ -210,6 +214,9 @@ func (r *resource) print(ctx context.Context, obj runtime.Object, options runtim
 			return crdtable.New().ConvertToTable(ctx, internal, options)
 		}
 	default:
+		if columns, differs := columnsOf(r.snapshot.minor)[r.gvk.GroupKind().String()]; differs && columns == nil {
+			break // that version had no printer for it
+		}
 		if table, err := kubernetesPrinters.ConvertToTable(ctx, internal, options); err == nil {
 			return table, nil
 		}

@@ -1,9 +1,12 @@
 package apiserver
 
 import (
+	"embed"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -23,6 +26,39 @@ const (
 	oneDefaultClassSince     = 37 // of several default StorageClasses one is marked
 	crdTableSince            = 37 // definitions print scope and versions
 )
+
+// olderColumns are the columns of older versions where they differ; their
+// descriptions change with nearly every version.
+//
+//go:generate make -C .. update-columns
+//go:embed builtin/columns-*.json
+var olderColumns embed.FS
+
+// oldestColumns is the oldest minor version whose columns are known; older
+// clusters get its.
+const oldestColumns = 34
+
+var columnsByVersion = sync.OnceValue(func() map[int]map[string][]metav1.TableColumnDefinition {
+	out := map[int]map[string][]metav1.TableColumnDefinition{}
+	for minor := oldestColumns; minor < binaryMinor; minor++ {
+		data, err := olderColumns.ReadFile(fmt.Sprintf("builtin/columns-%d.json", minor))
+		if err != nil {
+			continue
+		}
+		columns := map[string][]metav1.TableColumnDefinition{}
+		if err := json.Unmarshal(data, &columns); err != nil {
+			panic(err) // a test decodes the embedded files
+		}
+		out[minor] = columns
+	}
+	return out
+})
+
+// columnsOf is what a minor version prints in other columns than the binary, by
+// group and kind; nil columns are a kind that it had no printer for.
+func columnsOf(minor int) map[string][]metav1.TableColumnDefinition {
+	return columnsByVersion()[max(minor, oldestColumns)]
+}
 
 // adjustToVersion gives a table the few cells in which the captured version of
 // Kubernetes differs from the one that printed it. Cells are as printed for obj.
@@ -52,6 +88,10 @@ func (r *resource) adjustToVersion(table *metav1.Table, obj runtime.Object) {
 				markDefaultClass(table, i, &items.Items[i])
 			}
 		}
+	}
+	older := columnsOf(minor)[r.gvk.GroupKind().String()]
+	if len(older) > 0 && len(older) == len(table.ColumnDefinitions) {
+		table.ColumnDefinitions = older
 	}
 }
 

@@ -1,0 +1,52 @@
+# One target per job. Every check is a verify-x whose update-x mends it.
+
+GO ?= go
+KUBERNETES := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
+VERSION_PACKAGE := k8s.io/component-base/version
+LDFLAGS := -s -w -X main.release=$(shell git describe --always --dirty 2>/dev/null) \
+	-X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES) -X $(VERSION_PACKAGE).gitMajor=1 -X $(VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))
+
+.PHONY: help build test conformance update-conformance update-golden update-columns fuzz bench lint fmt verify
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -t -s '	'
+
+build: ## build bin/kubecase, stamped with the versions
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/kubecase .
+
+test: ## run all tests
+	$(GO) test -timeout 30m ./...
+
+conformance: ## compare with what a real cluster answered; KUBECASE_DIFF=<regexp> shows misses
+	$(GO) test -count=1 -timeout 30m -run 'TestExchanges|TestTranscripts' -v ./conformance/ | grep -v '^ *=== \|^ *--- PASS'
+
+update-conformance: ## rewrite conformance/known-misses.tsv, keeping the causes
+	KUBECASE_UPDATE=1 $(GO) test -count=1 -timeout 30m -run 'TestExchanges|TestTranscripts' ./conformance/
+
+update-golden: ## rewrite the expected output in testdata/script
+	$(GO) test -count=1 -run TestScripts . -update
+
+update-columns: ## regenerate apiserver/builtin/columns-*.json from older Kubernetes versions
+	apiserver/builtin/columns/update.sh 34.4 35.4 36.3
+
+FUZZTIME ?= 30s
+fuzz: ## run every fuzz target for FUZZTIME
+	@set -e; for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
+		done; done
+
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+GOLANGCI_LINT ?= golangci-lint
+lint: ## run the linters of .golangci.yml (golangci-lint v2)
+	$(GOLANGCI_LINT) run ./...
+
+fmt: ## format the code
+	gofmt -w $$(git ls-files '*.go')
+
+verify: ## check formatting, vet and that go.mod is tidy
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run 'make fmt'"; exit 1; }
+	$(GO) vet ./...
+	$(GO) mod tidy -diff

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata/script")
+
+// TestMain makes this test binary also kubecase, and the kubectl that is built
+// into it, for the scripts.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"kubecase": main, "kubectl": main})
+}
+
+// TestScripts runs testdata/script: what a person types, and what comes back.
+// 'make update-golden' rewrites what is expected.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/script",
+		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TZ", "UTC")
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("SHELL", "/bin/sh")
+			env.Values[valuesKey{}] = map[any]any{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serving":   servingCommand,
+			"filemode":  fileMode,
+			"unchanged": unchanged,
+		},
+	})
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestReadme runs every command that the README shows and compares what it
+// prints: "…" stands for anything within a line.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for _, name := range []string{"kubecase", "kubectl"} {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	examples := readmeExamples(string(text))
+	if len(examples) < 8 {
+		t.Fatalf("only %d examples were found", len(examples))
+	}
+	for _, example := range examples {
+		t.Run(example.command, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), "sh", "-c", example.command)
+			command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "TZ=UTC")
+			out, _ := command.CombinedOutput() // refusals exit with 1 and are shown too
+			if !example.matches(string(out)) {
+				t.Errorf("printed:\n%s\nthe README shows:\n%s", out, example.output)
+			}
+		})
+	}
+}
+
+type readmeExample struct{ command, output string }
+
+func readmeExamples(text string) (examples []readmeExample) {
+	for _, block := range strings.Split(text, "```console\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
+			command, output, _ := strings.Cut(part, "\n")
+			examples = append(examples, readmeExample{command, strings.TrimSuffix(output, "\n")})
+		}
+	}
+	return examples
+}
+
+var spaces = regexp.MustCompile(` +`)
+
+// matches compares line by line; the width of columns depends on ages.
+func (e readmeExample) matches(printed string) bool {
+	pattern := regexp.QuoteMeta(spaces.ReplaceAllString(e.output, " "))
+	pattern = strings.ReplaceAll(pattern, "…", ".*?")
+	ok, err := regexp.MatchString("^"+pattern+"$", strings.TrimSpace(spaces.ReplaceAllString(printed, " ")))
+	return err == nil && ok
+}
