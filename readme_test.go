@@ -16,16 +16,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin := t.TempDir()
-	for _, name := range []string{"kubecase", "kubectl"} {
-		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	bin := programs(t)
 	examples := readmeExamples(string(text))
 	if len(examples) < 8 {
 		t.Fatalf("only %d examples were found", len(examples))
@@ -40,6 +31,23 @@ func TestReadme(t *testing.T) {
 			}
 		})
 	}
+}
+
+// programs is a folder in which this test binary is kubecase and its kubectl:
+// TestMain tells them by name.
+func programs(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for _, name := range []string{"kubecase", "kubectl"} {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bin
 }
 
 type readmeExample struct{ command, output string }

@@ -234,6 +234,9 @@ func (r *resource) page(ctx context.Context, prefix string, options *metainterna
 		// A list from any version is served from the watch cache, which knows no pages.
 		p.limit = 0
 	}
+	if r.resourceVersion == 0 {
+		p.limit = 0 // an API without versions, such as metrics, has no pages
+	}
 	if options.Continue == "" {
 		minimum, err := versioner.ParseResourceVersion(options.ResourceVersion)
 		if err != nil {

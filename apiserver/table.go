@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 	apiservicestore "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
@@ -25,6 +27,15 @@ import (
 
 var kubernetesPrinters = printerstorage.TableConvertor{
 	TableGenerator: printers.NewTableGenerator().With(printersinternal.AddHandlers),
+}
+
+// withoutPrinter are built-in resources whose registry prints name and creation
+// time, whatever printers there are.
+var withoutPrinter = []schema.GroupResource{
+	{Resource: "limitranges"},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+	{Group: "rbac.authorization.k8s.io", Resource: "roles"},
+	{Group: "storage.k8s.io", Resource: "csistoragecapacities"},
 }
 
 // ConvertToTable implements rest.TableConvertor. The cells come from Kubernetes'
@@ -214,6 +225,9 @@ func (r *resource) print(ctx context.Context, obj runtime.Object, options runtim
 			return crdtable.New().ConvertToTable(ctx, internal, options)
 		}
 	default:
+		if slices.Contains(withoutPrinter, r.gvr.GroupResource()) {
+			break
+		}
 		if columns, differs := columnsOf(r.snapshot.minor)[r.gvk.GroupKind().String()]; differs && columns == nil {
 			break // that version had no printer for it
 		}
