@@ -198,8 +198,15 @@ func (p policyAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes
 	return p.RBACAuthorizer.Authorize(ctx, a)
 }
 
+// capturedPolicy are the captured RBAC objects of a resource.
 func capturedPolicy[T any](s *snapshot, resourceName string, otherwise []T) []T {
-	r := s.resources[rbacv1.SchemeGroupVersion.WithResource(resourceName)]
+	return capturedObjects(s, rbacv1.SchemeGroupVersion.WithResource(resourceName), otherwise)
+}
+
+// capturedObjects are all objects of a resource as the binary's type T, or the
+// given ones where the resource was not captured.
+func capturedObjects[T any](s *snapshot, gvr schema.GroupVersionResource, otherwise []T) []T {
+	r := s.resources[gvr]
 	if r == nil || r.data == nil {
 		return otherwise
 	}

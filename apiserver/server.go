@@ -137,6 +137,7 @@ func (s *Server) newChain() http.Handler {
 
 	h := http.Handler(http.HandlerFunc(s.serve))
 	h = filters.WithAuthorization(h, z, codecs)
+	h = withFlowControlHeaders(h, longRunning)
 	h = genericfilters.WithMaxInFlightLimit(h, maxInFlight, maxInFlight, longRunning)
 	h = impersonation.WithImpersonation(h, z, codecs)
 	h = filters.WithAuthentication(h, authenticator.RequestFunc(authenticateEpisode), filters.Unauthorized(codecs), nil, nil)

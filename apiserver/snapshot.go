@@ -48,6 +48,7 @@ type snapshot struct {
 	// maxResourceVersion is the newest that the case knows: the cluster's "now".
 	maxResourceVersion uint64
 	rbac               policyAuthorizer
+	flowControl        *flowControl
 }
 
 // resource is one API resource of a snapshot, captured or only discovered.
@@ -115,6 +116,7 @@ func newSnapshot(c *fixtures.Case) (*snapshot, error) {
 	s.discovery = newDiscoveryHandlers(s.api)
 	s.openapi = newOpenAPIHandlers(c)
 	s.rbac = newRBAC(s)
+	s.flowControl = newFlowControl(s)
 	return s, nil
 }
 

@@ -129,11 +129,6 @@ var headerRules = map[string]string{
 	"Expires":           "presence", // a year after the moment of the answer
 	// When the real process started; ours has a start of its own.
 	"Process-Start-Time-Unix": "presence",
-	// Which flow schema and priority level queued the request: of the real
-	// server's protection against overload, which a replay has no queues for.
-	// They name objects by uid and no client reads them.
-	"X-Kubernetes-Pf-Flowschema-Uid":    "ignore",
-	"X-Kubernetes-Pf-Prioritylevel-Uid": "ignore",
 }
 
 func compareHeaders(s setting, e *Exchange, ours http.Header) string {
