@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,13 +63,7 @@ type replayEncoder struct {
 type captured interface {
 	runtime.Object
 	json.Marshaler
-	typedCopy() (runtime.Object, error)
-}
-
-func (o *object) typedCopy() (runtime.Object, error) { return o.toTyped(o.offset) }
-
-func (l *list) typedCopy() (runtime.Object, error) {
-	return l.toTyped(func(o *object) time.Duration { return o.offset })
+	toTyped() (runtime.Object, error)
 }
 
 // Encode implements runtime.Encoder.
@@ -83,7 +76,7 @@ func (e *replayEncoder) Encode(obj runtime.Object, w io.Writer) error {
 		return e.Encoder.Encode(obj, w)
 	}
 	if e.format == notText {
-		typed, err := c.typedCopy()
+		typed, err := c.toTyped()
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -98,12 +99,17 @@ type fieldConvertor struct {
 
 // ConvertFieldLabel implements runtime.ObjectConvertor.
 func (c fieldConvertor) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value string) (string, string, error) {
-	if c.of.crdVersion != nil {
+	if c.of.crdVersion != nil && !builtIn(gvk) {
+		// As the custom resources' own converter (apiextensions, crConverter).
+		if label == "metadata.name" || label == "metadata.namespace" && c.of.namespaced {
+			return label, value, nil
+		}
 		for _, f := range c.of.crdVersion.SelectableFields {
 			if strings.TrimPrefix(f.JSONPath, ".") == label {
 				return label, value, nil
 			}
 		}
+		return "", "", fmt.Errorf("field label not supported: %s", label)
 	}
 	if !builtIn(gvk) {
 		return runtime.DefaultMetaV1FieldSelectorConversion(label, value)

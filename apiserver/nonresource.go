@@ -40,7 +40,9 @@ func newDiscoveryHandlers(g *apiGroups) *discoveryHandlers {
 	h.core = aggregated.WrapAggregatedDiscoveryToHandler(documentHandler{g.legacy}, coreManager, nil)
 	h.groups = aggregated.WrapAggregatedDiscoveryToHandler(documentHandler{g.groups}, groupsManager, nil)
 	for _, group := range g.groups.Groups {
-		h.group[group.Name] = discovery.NewAPIGroupHandler(codecs, group)
+		h.group[group.Name] = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			discovery.NewAPIGroupHandler(codecs, *group.DeepCopy()).ServeHTTP(w, req)
+		})
 	}
 	for gv, list := range g.resources {
 		resources := list.APIResources
@@ -49,7 +51,8 @@ func newDiscoveryHandlers(g *apiGroups) *discoveryHandlers {
 	return h
 }
 
-// documentHandler serves one discovery document.
+// documentHandler serves one discovery document. Encoding writes the kind into
+// what it encodes, which is why each request gets a copy.
 type documentHandler struct{ document runtime.Object }
 
 // ServeHTTP implements http.Handler.
@@ -58,7 +61,7 @@ func (d documentHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if _, ok := d.document.(*metav1.APIVersions); ok {
 		serializer = unversioned{codecs}
 	}
-	responsewriters.WriteObjectNegotiated(serializer, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, req, http.StatusOK, d.document, false)
+	responsewriters.WriteObjectNegotiated(serializer, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, req, http.StatusOK, d.document.DeepCopyObject(), false)
 }
 
 // unversioned leaves the apiVersion out, as /api always has.
@@ -75,6 +78,11 @@ var uncapturedPaths = []string{"/.well-known/openid-configuration", "/metrics", 
 
 // serveNonResource answers everything that is no resource.
 func (s *Server) serveNonResource(w http.ResponseWriter, req *http.Request) error {
+	if isHealthPath(req.URL.Path) {
+		// The real handler looks at no method; clients send HEAD.
+		episodeFrom(req.Context()).snapshot.health(req.URL.Path).ServeHTTP(w, req)
+		return nil
+	}
 	if req.Method != http.MethodGet {
 		if s.isNonResourcePath(req) {
 			return errMethodNotAllowed
@@ -102,8 +110,6 @@ func (s *Server) serveNonResource(w http.ResponseWriter, req *http.Request) erro
 		return snap.openapi.serveV2(w, req)
 	case strings.HasPrefix(path, "/openapi/v3"):
 		return snap.openapi.serveV3(w, req)
-	case isHealthPath(path):
-		snap.health(path).ServeHTTP(w, req)
 	case strings.HasPrefix(path, "/api/"), strings.HasPrefix(path, "/apis/"):
 		return snap.serveDiscovery(w, req)
 	case slices.Contains(uncapturedPaths, path), strings.HasPrefix(path, "/debug/"):

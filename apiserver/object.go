@@ -125,16 +125,26 @@ func (o *object) writeJSON(b *bytes.Buffer, withType bool) {
 	b.Write(raw[1:])
 }
 
-// toTyped returns a private copy as the binary's own type moved by offset, or
-// unstructured where there is none.
-func (o *object) toTyped(offset time.Duration) (runtime.Object, error) {
-	if typed := o.entry.decodeTyped(o.of.gvk); typed != nil {
-		c := typed.DeepCopyObject()
-		clock.ShiftObject(c, offset)
-		c.GetObjectKind().SetGroupVersionKind(o.of.gvk)
-		return c, nil
+// toTyped returns a private copy as the binary's own type in the episode's time,
+// or unstructured where there is none.
+func (o *object) toTyped() (runtime.Object, error) {
+	if typed := o.typedMoved(func(c runtime.Object) { clock.ShiftObject(c, o.offset) }); typed != nil {
+		return typed, nil
 	}
-	return o.toUnstructured(offset)
+	return o.toUnstructured(o.offset)
+}
+
+// typedMoved returns a private, moved copy as the binary's own type; nil where
+// there is none.
+func (o *object) typedMoved(move func(runtime.Object)) runtime.Object {
+	typed := o.entry.decodeTyped(o.of.gvk)
+	if typed == nil {
+		return nil
+	}
+	c := typed.DeepCopyObject()
+	move(c)
+	c.GetObjectKind().SetGroupVersionKind(o.of.gvk)
+	return c
 }
 
 func (o *object) toUnstructured(offset time.Duration) (*unstructured.Unstructured, error) {
@@ -219,16 +229,20 @@ func (l *list) writeItems(b *bytes.Buffer) {
 }
 
 // toTyped returns the list as the binary's own type, or unstructured.
-func (l *list) toTyped(offset func(*object) time.Duration) (runtime.Object, error) {
+func (l *list) toTyped() (runtime.Object, error) {
 	items := make([]runtime.Object, 0, len(l.Items))
 	for _, item := range l.Items {
-		o := item.(*object)
-		typed, err := o.toTyped(offset(o))
+		typed, err := item.(*object).toTyped()
 		if err != nil {
 			return nil, err
 		}
 		items = append(items, typed)
 	}
+	return l.withItems(items)
+}
+
+// withItems is the list, as the binary's own type, of other items.
+func (l *list) withItems(items []runtime.Object) (runtime.Object, error) {
 	out, err := scheme.New(l.of.listGVK())
 	if err != nil {
 		u := &unstructured.UnstructuredList{Object: map[string]any{}}

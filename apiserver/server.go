@@ -268,7 +268,7 @@ func (r *resource) routes(info *request.RequestInfo) bool {
 	case len(info.Parts) > 2 && info.Subresource == "":
 		return false
 	case !r.namespaced:
-		return info.Namespace == "" || r.gvr.Resource == "namespaces"
+		return info.Namespace == "" || r.gvr.Resource == "namespaces" && info.Name != "" && strings.Count(info.Path, "/namespaces/") == 1
 	case info.Namespace == "":
 		return !named
 	}

@@ -147,7 +147,7 @@ func (s *Server) connect(w http.ResponseWriter, req *http.Request, r *resource, 
 }
 
 func podOf(obj runtime.Object) (*corev1.Pod, error) {
-	typed, err := obj.(*object).toTyped(0)
+	typed, err := (&object{of: obj.(*object).of, entry: obj.(*object).entry}).toTyped()
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

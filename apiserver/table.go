@@ -73,47 +73,53 @@ func (r *resource) ConvertToTable(ctx context.Context, obj runtime.Object, optio
 
 // printTyped prints an object that is in the episode's time.
 func (r *resource) printTyped(ctx context.Context, obj runtime.Object, options runtime.Object) (*metav1.Table, error) {
-	c := episodeFrom(ctx).Clock
-	later := c.PrintOffset(time.Now()) - c.Offset()
+	p := newPrinting(ctx)
 	moved := obj.DeepCopyObject()
-	clock.ShiftObject(moved, later)
+	clock.ShiftObject(moved, -p.clock.Offset())
+	p.clock.ShiftForPrint(moved, p.now)
 	table, err := r.print(ctx, moved, options)
 	if err != nil {
 		return nil, err
 	}
 	for i := range table.Rows {
-		moveCells(table.Rows[i].Cells, -later)
+		moveCells(table.Rows[i].Cells, p.back())
 		table.Rows[i].Object = runtime.RawExtension{Object: obj}
 	}
 	return table, nil
 }
 
+// printing is one run of a printer: ages are counted from now.
+type printing struct {
+	clock clock.Clock
+	now   time.Time
+	// earlier makes everything that much older, to tell what depends on time.
+	earlier time.Duration
+}
+
+func newPrinting(ctx context.Context) printing {
+	return printing{clock: episodeFrom(ctx).Clock, now: time.Now()}
+}
+
+// back is what moves a printed timestamp into the episode's time: cells that print
+// a moment as such don't belong to the time that ages are counted in.
+func (p printing) back() time.Duration {
+	return p.clock.Offset() - p.clock.PrintOffset(p.now) + p.earlier
+}
+
 // printCaptured prints objects with ages of the episode's clock at this moment.
 func (r *resource) printCaptured(ctx context.Context, objects []*object, options runtime.Object) (*metav1.Table, error) {
-	c := episodeFrom(ctx).Clock
-	printed := c.PrintOffset(time.Now())
-	table, err := r.printAt(ctx, objects, printed, options)
-	if err != nil {
-		return nil, err
-	}
-	// Cells that print a timestamp as such belong to the episode's time, not to
-	// the one that ages are counted in.
-	for i := range table.Rows {
-		moveCells(table.Rows[i].Cells, c.Offset()-printed)
-	}
-	if r.data == nil || r.data.Columns == nil {
-		return table, nil
+	p := newPrinting(ctx)
+	table, err := r.printAt(ctx, objects, p, options)
+	if err != nil || r.data == nil || r.data.Columns == nil {
+		return table, err
 	}
 	// A second printing at another time tells the cells that depend on it.
-	const later = 400 * 24 * time.Hour
-	other, err := r.printAt(ctx, objects, printed-later, options)
+	p.earlier = 400 * 24 * time.Hour
+	other, err := r.printAt(ctx, objects, p, options)
 	if err != nil {
 		return nil, err
 	}
-	for i := range other.Rows {
-		moveCells(other.Rows[i].Cells, c.Offset()-printed+later)
-	}
-	return r.withCapturedCells(table, other, objects, c.Offset()), nil
+	return r.withCapturedCells(ctx, table, other, objects, p.clock.Offset()), nil
 }
 
 func moveCells(cells []any, d time.Duration) {
@@ -126,7 +132,7 @@ func moveCells(cells []any, d time.Duration) {
 
 // withCapturedCells replaces what was printed by what the real server printed,
 // except in cells that differ between the two printings: those are ages.
-func (r *resource) withCapturedCells(table, other *metav1.Table, objects []*object, offset time.Duration) *metav1.Table {
+func (r *resource) withCapturedCells(ctx context.Context, table, other *metav1.Table, objects []*object, offset time.Duration) *metav1.Table {
 	byName := map[string]int{}
 	for i, column := range table.ColumnDefinitions {
 		byName[column.Name] = i
@@ -135,7 +141,7 @@ func (r *resource) withCapturedCells(table, other *metav1.Table, objects []*obje
 	if len(table.ColumnDefinitions) > 0 { // else the request asked for none
 		out.ColumnDefinitions = r.data.Columns
 	}
-	columns := r.printedColumns(table, byName)
+	columns := r.printedColumns(ctx, byName)
 	for i, o := range objects {
 		cells := make([]any, len(r.data.Columns))
 		for j := range r.data.Columns {
@@ -168,9 +174,9 @@ func (r *resource) withCapturedCells(table, other *metav1.Table, objects []*obje
 // printedColumns maps captured columns to printed ones by name; -1 where the
 // printer has none. Without headers the printer's order is learned from a
 // headed table of nothing.
-func (r *resource) printedColumns(table *metav1.Table, byName map[string]int) []int {
+func (r *resource) printedColumns(ctx context.Context, byName map[string]int) []int {
 	if len(byName) == 0 {
-		if headed, err := r.printAt(context.Background(), nil, 0, nil); err == nil {
+		if headed, err := r.printAt(ctx, nil, newPrinting(ctx), nil); err == nil {
 			for i, column := range headed.ColumnDefinitions {
 				byName[column.Name] = i
 			}
@@ -186,18 +192,45 @@ func (r *resource) printedColumns(table *metav1.Table, byName map[string]int) []
 	return out
 }
 
-func (r *resource) printAt(ctx context.Context, objects []*object, offset time.Duration, options runtime.Object) (*metav1.Table, error) {
-	l := &list{of: r}
-	for _, o := range objects {
-		l.Items = append(l.Items, o)
+// printAt prints objects in their order; printed moments are in the episode's time.
+func (r *resource) printAt(ctx context.Context, objects []*object, p printing, options runtime.Object) (*metav1.Table, error) {
+	table, err := r.printTypedList(ctx, objects, p, options)
+	for table == nil && err == nil {
+		table, err = r.printUnstructured(ctx, objects, p, options)
+		if ended := time.Now(); p.clock.PrintOffset(ended) != p.clock.PrintOffset(p.now) {
+			// A second ticked meanwhile, so that some ages may be one too many.
+			table, p.now = nil, ended
+		}
 	}
-	if !builtIn(r.gvk) {
-		return r.printUnstructured(ctx, objects, offset, options)
-	}
-	typed, err := l.toTyped(func(*object) time.Duration { return offset })
 	if err != nil {
-		// An object that doesn't fit its type is printed as far as every object can be.
-		return r.printUnstructured(ctx, objects, offset, options)
+		return nil, err
+	}
+	for i := range table.Rows {
+		moveCells(table.Rows[i].Cells, p.back())
+	}
+	return table, nil
+}
+
+// printTypedList prints with the printers of built-in kinds; nil when an object
+// doesn't fit the kind's type, which is then printed as far as every object can be.
+func (r *resource) printTypedList(ctx context.Context, objects []*object, p printing, options runtime.Object) (*metav1.Table, error) {
+	if !builtIn(r.gvk) {
+		return nil, nil
+	}
+	items := make([]runtime.Object, 0, len(objects))
+	for _, o := range objects {
+		typed := o.typedMoved(func(c runtime.Object) {
+			p.clock.ShiftForPrint(c, p.now)
+			clock.ShiftObject(c, -p.earlier)
+		})
+		if typed == nil {
+			return nil, nil
+		}
+		items = append(items, typed)
+	}
+	typed, err := (&list{of: r}).withItems(items)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
 	}
 	table, err := r.print(ctx, typed, options)
 	if err != nil {
@@ -238,10 +271,11 @@ func (r *resource) print(ctx context.Context, obj runtime.Object, options runtim
 	return rest.NewDefaultTableConvertor(r.gvr.GroupResource()).ConvertToTable(ctx, obj, options)
 }
 
-func (r *resource) printUnstructured(ctx context.Context, objects []*object, offset time.Duration, options runtime.Object) (*metav1.Table, error) {
+func (r *resource) printUnstructured(ctx context.Context, objects []*object, p printing, options runtime.Object) (*metav1.Table, error) {
+	offset := p.clock.PrintOffset(p.now)
 	items := make([]runtime.Object, 0, len(objects))
 	for _, o := range objects {
-		u, err := o.toUnstructured(offset)
+		u, err := o.toUnstructured(offset - p.earlier)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}

@@ -35,7 +35,13 @@ func startServer(t *testing.T, mode string) *Server {
 	if name := os.Getenv("KUBECASE_CONFORMANCE_SERVER"); name != "" {
 		return runningServer(t, name, mode)
 	}
-	c, err := cases.Open(recordedCase)
+	return startCase(t, mode, recordedCase)
+}
+
+// startCase starts kubecase on a shipped case.
+func startCase(t *testing.T, mode, fixture string) *Server {
+	t.Helper()
+	c, err := cases.Open(fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +67,9 @@ func startServer(t *testing.T, mode string) *Server {
 	server := &Server{Captured: c.Manifest().Capture.Time.Time, Subjects: map[string]Subject{}}
 	dir, start := t.TempDir(), time.Now()
 	for name, options := range subjects {
+		if fixture == kubeletCase && name == "viewer" {
+			options.Groups = []string{"viewers"} // as that cluster's certificate has it
+		}
 		options.Case, options.Clock, options.Start = c, clock.Mode(mode), start
 		episode, err := api.AddEpisode(options)
 		if err != nil {
