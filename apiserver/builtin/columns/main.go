@@ -1,3 +1,5 @@
+//go:build ignore
+
 // Command columns prints, as JSON, the columns with which the Kubernetes version
 // that it is built from prints each kind. `make update-columns` runs it once for
 // each older version that printed differently.

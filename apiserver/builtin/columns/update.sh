@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 build() { # version of k8s.io/kubernetes -> JSON of all columns
 	local dir=$work/$1
 	mkdir -p "$dir"
-	cp "$here/main.go" "$dir/"
+	sed 1d "$here/main.go" >"$dir/main.go" # without the tag that keeps it out of the main module
 	(
 		cd "$dir"
 		printf 'module columns\n\ngo 1.26.0\n' >go.mod
