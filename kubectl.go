@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -21,7 +23,8 @@ func (a *app) newKubectl() *cobra.Command {
 		Use:   "kubectl [ARGUMENTS...]",
 		Short: "Run the kubectl that is built in",
 		Long: `Run the kubectl that is built in: Kubernetes' own code, with kubectl's own
-arguments, environment and exit codes. It reads KUBECONFIG as kubectl does.`,
+arguments, environment and exit codes. It needs to be told which cluster is
+meant, by KUBECONFIG or a flag: the user's own kubeconfig is never read.`,
 		Example:            "  kubecase kubectl get pods -A\n  kubecase kubectl describe pod -n shop",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -33,9 +36,28 @@ arguments, environment and exit codes. It reads KUBECONFIG as kubectl does.`,
 	}
 }
 
+// withoutCluster are kubectl's commands that reach no cluster.
+var withoutCluster = []string{"completion", "help", "kustomize", "options", "plugin", "version", "__complete", "__completeNoDesc"}
+
+// namesCluster reports whether kubectl was told which cluster is meant. Without
+// it, it would take the one of the user's own kubeconfig, which is no case.
+func (a *app) namesCluster(args []string) bool {
+	if path, ok := a.lookup("KUBECONFIG"); ok && path != "" {
+		return true
+	}
+	return len(args) == 0 || slices.Contains(withoutCluster, args[0]) || slices.ContainsFunc(args, func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return slices.Contains([]string{"--kubeconfig", "--server", "-s", "--help", "-h"}, name)
+	})
+}
+
 // kubectl runs Kubernetes' kubectl. Like kubectl itself, it exits the process
 // on an error of the command it runs.
 func (a *app) kubectl(args []string) int {
+	if !a.namesCluster(args) {
+		fmt.Fprintln(a.err, "kubecase: KUBECONFIG is not set, and the user's own is never read: copy the export line that 'kubecase serve' prints, or use 'kubecase shell CASE'")
+		return exitUsage
+	}
 	streams := genericiooptions.IOStreams{In: a.in, Out: a.out, ErrOut: a.err}
 	command := kubectlcmd.NewDefaultKubectlCommandWithArgs(kubectlcmd.KubectlOptions{
 		PluginHandler: kubectlcmd.NewDefaultPluginHandler([]string{"kubectl"}),
