@@ -28,7 +28,17 @@ type entry struct {
 	// typed is nil where the binary has no type for the kind, or where the
 	// captured object does not fit it.
 	typed runtime.Object
-	meta  atomic.Pointer[metav1.ObjectMeta]
+	// textTimes reports whether strings of typed hold timestamps.
+	textTimes bool
+	meta      atomic.Pointer[metav1.ObjectMeta]
+	// moved is meta at the offset that was asked for last.
+	moved atomic.Pointer[movedMeta]
+}
+
+// movedMeta is an object's metadata in the time of an episode. Immutable.
+type movedMeta struct {
+	offset time.Duration
+	meta   *metav1.ObjectMeta
 }
 
 func (e *entry) decodeTyped(gvk schema.GroupVersionKind) runtime.Object {
@@ -39,6 +49,7 @@ func (e *entry) decodeTyped(gvk schema.GroupVersionKind) runtime.Object {
 		}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(e.Raw, obj); err == nil {
 			e.typed = obj
+			e.textTimes = clock.HoldsTextTimes(obj.DeepCopyObject())
 		}
 	})
 	return e.typed
@@ -92,10 +103,15 @@ func (o *object) GetObjectKind() schema.ObjectKind { return typeMeta(o.of.gvk) }
 // DeepCopyObject implements runtime.Object; an object never changes.
 func (o *object) DeepCopyObject() runtime.Object { return o }
 
-// GetObjectMeta implements metav1.ObjectMetaAccessor.
+// GetObjectMeta implements metav1.ObjectMetaAccessor. What it returns is shared:
+// upstream's handlers only read it.
 func (o *object) GetObjectMeta() metav1.Object {
+	if moved := o.entry.moved.Load(); moved != nil && moved.offset == o.offset {
+		return moved.meta
+	}
 	m := o.entry.decodeMeta(o.of.gvk).DeepCopy()
 	clock.ShiftObject(m, o.offset)
+	o.entry.moved.Store(&movedMeta{o.offset, m})
 	return m
 }
 

@@ -61,6 +61,7 @@ type Server struct {
 	episodes episodes
 	chain    http.Handler
 	reviews  map[schema.GroupResource]genericregistry.Creater
+	answers  *answerCache
 
 	mu        sync.Mutex
 	snapshots map[*fixtures.Case]*snapshot
@@ -85,6 +86,7 @@ func New(config Config) *Server {
 		config:    config,
 		episodes:  episodes{byID: map[string]*Episode{}, byToken: map[[sha256.Size]byte]*Episode{}},
 		reviews:   reviewStorages(),
+		answers:   newAnswerCache(),
 		snapshots: map[*fixtures.Case]*snapshot{},
 	}
 	s.chain = s.newChain()
@@ -120,6 +122,7 @@ func (s *Server) snapshotOf(c *fixtures.Case) (*snapshot, error) {
 		return nil, err
 	}
 	s.snapshots[c] = snap
+	go snap.decodeAll(s.config.Done)
 	return snap, nil
 }
 
@@ -245,10 +248,15 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	if err := r.negotiates(req, info.Verb); err != nil {
 		return err
 	}
-	switch info.Verb {
-	case "get":
+	key, keep := keyOf(req, info, time.Now())
+	switch {
+	case keep && info.Verb == "get":
+		s.answers.keeping(w, key, func(w http.ResponseWriter) { handlers.GetResource(r, r.scope)(w, req) })
+	case keep && info.Verb == "list":
+		s.answers.keeping(w, key, func(w http.ResponseWriter) { handlers.ListResource(r, r, r.scope, false, minWatchTimeout)(w, req) })
+	case info.Verb == "get":
 		handlers.GetResource(r, r.scope)(w, req)
-	case "list", "watch":
+	case info.Verb == "list" || info.Verb == "watch":
 		deprecatedWatch := len(info.Parts) > 0 && strings.Contains(req.URL.Path, "/"+info.APIVersion+"/watch/")
 		handlers.ListResource(r, r, r.scope, deprecatedWatch, minWatchTimeout)(w, req)
 	default:

@@ -120,6 +120,21 @@ func newSnapshot(c *fixtures.Case) (*snapshot, error) {
 	return s, nil
 }
 
+// decodeAll decodes every object ahead of the first request that needs it as its
+// type, until done.
+func (s *snapshot) decodeAll(done <-chan struct{}) {
+	for _, r := range s.resources {
+		for _, e := range r.entries {
+			select {
+			case <-done:
+				return
+			default:
+				e.decodeMeta(r.gvk)
+			}
+		}
+	}
+}
+
 // loadVersion reads the captured /version. Without one the cluster's version is
 // taken to be that of the binary's own types, and /version is not captured.
 func (s *snapshot) loadVersion() error {

@@ -76,7 +76,7 @@ func (r *resource) printTyped(ctx context.Context, obj runtime.Object, options r
 	p := newPrinting(ctx)
 	moved := obj.DeepCopyObject()
 	clock.ShiftObject(moved, -p.clock.Offset())
-	p.clock.ShiftForPrint(moved, p.now)
+	p.clock.ShiftForPrint(moved, p.now, true)
 	table, err := r.print(ctx, moved, options)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (r *resource) printTypedList(ctx context.Context, objects []*object, p prin
 	items := make([]runtime.Object, 0, len(objects))
 	for _, o := range objects {
 		typed := o.typedMoved(func(c runtime.Object) {
-			p.clock.ShiftForPrint(c, p.now)
+			p.clock.ShiftForPrint(c, p.now, o.entry.textTimes)
 			clock.ShiftObject(c, -p.earlier)
 		})
 		if typed == nil {
