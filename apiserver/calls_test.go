@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,7 +73,12 @@ func TestCalls(t *testing.T) {
 		{url: "/api/v1/namespaces/shop/namespaces", status: 404},
 		{url: "/api/v1/pods/a", status: 404},
 		{url: "/metrics", status: 501, contains: []string{"UnsupportedQuery"}},
-		{url: "/openapi/v2", status: 501, contains: []string{"UnsupportedQuery"}},
+		// OpenAPI that was not captured is the binary's own, and made from definitions.
+		{url: "/openapi/v2", status: 200, contains: []string{`"swagger":"2.0"`}},
+		{url: "/openapi/v3", status: 200, contains: []string{`"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=`, `"apis/example.com/v1":`}, lacks: []string{"apis/apps/v1", "metrics.k8s.io"}},
+		{url: "/openapi/v3/api/v1", status: 200, contains: []string{"io.k8s.api.core.v1.Pod"}},
+		{url: "/openapi/v3/apis/example.com/v1", status: 200, contains: []string{`"com.example.v1.Widget"`}},
+		{url: "/openapi/v3/apis/apps/v1", status: 404},
 		{url: "/version", status: 200, contains: []string{"{\n  \"major\": \"1\",", "v1.34.4"}},
 		{url: "/healthz?verbose", status: 200, contains: []string{"[+]ping ok"}},
 		// Media types, both refusals.
@@ -107,7 +113,7 @@ func TestCalls(t *testing.T) {
 					t.Errorf("lacks %q:\n%s", want, got.body)
 				}
 			}
-			for _, unwanted := range append(test.lacks, e.ID, e.Token, "small") {
+			for _, unwanted := range append(test.lacks, e.ID, e.Token, "nightingale") {
 				if strings.Contains(got.body, unwanted) {
 					t.Errorf("holds %q:\n%s", unwanted, got.body)
 				}
@@ -220,6 +226,46 @@ func TestShiftedClock(t *testing.T) {
 		if strings.Contains(got.body, "2026-12-01T") {
 			t.Errorf("%s has a timestamp that did not move:\n%s", url, got.body)
 		}
+	}
+}
+
+// TestAgesAtCapture: at the captured clock, `kubectl events` and `describe` count
+// ages from their own present, so the times of events, and of nothing else, move.
+func TestAgesAtCapture(t *testing.T) {
+	s := newSite(t)
+	files := fstest.MapFS{
+		"objects/core_v1_events.json": {Data: []byte(`{"kind": "EventList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [
+  {"metadata": {"name": "e", "namespace": "shop", "resourceVersion": "8", "creationTimestamp": "2026-12-01T00:00:00Z"},
+   "involvedObject": {"kind": "Pod", "name": "a"}, "lastTimestamp": "2026-12-01T00:05:00Z"}]}`)},
+		"objects/core_v1_pods.json": smallCase["objects/core_v1_pods.json"],
+		"case.yaml":                 {Data: []byte("apiVersion: kubecase.io/v1\nkind: Case\nname: small\ncapture: {time: \"2026-12-01T00:10:00Z\"}\n")},
+	}
+	e := s.episode(capturedReader(openCase(t, files)))
+	ages := func(path string, headers ...string) time.Duration {
+		got := s.call(t.Context(), "GET", e.Path()+path, e.Token, nil, headers...)
+		object := struct {
+			LastTimestamp time.Time
+			Metadata      struct{ CreationTimestamp time.Time }
+		}{}
+		if err := json.Unmarshal([]byte(got.body), &object); err != nil {
+			t.Fatalf("%s: %v", got.body, err)
+		}
+		if object.LastTimestamp.IsZero() {
+			return time.Since(object.Metadata.CreationTimestamp)
+		}
+		return time.Since(object.LastTimestamp)
+	}
+	const event, pod = "/api/v1/namespaces/shop/events/e", "/api/v1/namespaces/shop/pods/a"
+	for _, command := range []string{"kubectl describe", "kubectl events"} {
+		if got := ages(event, "Kubectl-Command: "+command); got < 5*time.Minute || got > 6*time.Minute {
+			t.Errorf("%s: the event is %v old, want the 5m that it was at the capture", command, got)
+		}
+		if got := ages(pod, "Kubectl-Command: "+command); got < 10*time.Minute+time.Since(captured)-11*time.Minute {
+			t.Errorf("%s: the pod's own times moved", command)
+		}
+	}
+	if got := ages(event, "Kubectl-Command: kubectl get"); got < time.Since(captured) {
+		t.Errorf("kubectl get: the event's times moved: %v old", got)
 	}
 }
 

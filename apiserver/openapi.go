@@ -12,21 +12,19 @@ import (
 	"github.com/munnerz/goautoneg"
 	openapi2 "k8s.io/kube-openapi/pkg/handler"
 	openapi3 "k8s.io/kube-openapi/pkg/handler3"
-
-	"github.com/kubecase/kubecase/fixtures"
 )
 
-// openAPIHandlers serve the captured OpenAPI documents as kube-openapi does.
+// openAPIHandlers serve a cluster's OpenAPI documents as kube-openapi does.
 // A document is read when it is asked for, and parsed only for protobuf.
 type openAPIHandlers struct {
-	fixture *fixtures.Case
-	mu      sync.Mutex
-	// documents by name in the case and by form; they don't change.
-	documents map[string][]byte
+	source *openAPISource
+	mu     sync.Mutex
+	// protobuf forms by name in the case; they are costly to make.
+	protobuf map[string][]byte
 }
 
-func newOpenAPIHandlers(c *fixtures.Case) *openAPIHandlers {
-	return &openAPIHandlers{fixture: c, documents: map[string][]byte{}}
+func newOpenAPIHandlers(s *snapshot) *openAPIHandlers {
+	return &openAPIHandlers{source: newOpenAPISource(s), protobuf: map[string][]byte{}}
 }
 
 const (
@@ -52,31 +50,25 @@ var openAPIForms = map[string][]struct {
 	},
 }
 
-func (h *openAPIHandlers) document(name string, form int, convert func([]byte) ([]byte, error)) ([]byte, error) {
+func (h *openAPIHandlers) toProtobuf(name string, text []byte, convert func([]byte) ([]byte, error)) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := fmt.Sprintf("%s %d", name, form)
-	if data, ok := h.documents[key]; ok {
+	if data, ok := h.protobuf[name]; ok {
 		return data, nil
 	}
-	data, err := h.fixture.Document(name)
+	data, err := convert(text)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	data = bytes.TrimSpace(data)
-	if form == protobufForm {
-		if data, err = convert(data); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		h.documents[key] = data
-	}
+	h.protobuf[name] = data
 	return data, nil
 }
 
 // serveV2 answers /openapi/v2.
 func (h *openAPIHandlers) serveV2(w http.ResponseWriter, req *http.Request) error {
-	if _, err := h.fixture.Document("openapi/v2.json"); err != nil {
-		return newUnsupportedQuery("the cluster's OpenAPI v2 document was not captured")
+	text, err := h.source.document(openAPIV2Name)
+	if err != nil {
+		return err
 	}
 	w.Header().Add("Vary", "Accept-Encoding")
 	w.Header().Add("Vary", "Accept")
@@ -85,18 +77,18 @@ func (h *openAPIHandlers) serveV2(w http.ResponseWriter, req *http.Request) erro
 		w.WriteHeader(http.StatusNotAcceptable)
 		return nil
 	}
-	return h.serve(w, req, "openapi/v2.json", contentType, form, openapi2.ToProtoBinary)
+	return h.serve(w, req, openAPIV2Name, text, contentType, form, openapi2.ToProtoBinary)
 }
 
 // serveV3 answers /openapi/v3 and what is below it.
 func (h *openAPIHandlers) serveV3(w http.ResponseWriter, req *http.Request) error {
 	const root = "/openapi/v3"
-	index, err := h.fixture.Document("openapi/v3/index.json")
-	if err != nil {
-		return newUnsupportedQuery("the cluster's OpenAPI v3 documents were not captured")
-	}
 	if req.URL.Path == root {
-		http.ServeContent(w, req, "", episodeFrom(req.Context()).Start, bytes.NewReader(bytes.TrimSpace(index)))
+		index, err := h.source.document(openAPIIndexName)
+		if err != nil {
+			return err
+		}
+		http.ServeContent(w, req, "", episodeFrom(req.Context()).Start, bytes.NewReader(index))
 		return nil
 	}
 	group := strings.TrimPrefix(req.URL.Path, root+"/")
@@ -105,7 +97,7 @@ func (h *openAPIHandlers) serveV3(w http.ResponseWriter, req *http.Request) erro
 		w.WriteHeader(http.StatusNotFound)
 		return nil
 	}
-	data, err := h.document(name, jsonForm, nil)
+	data, err := h.source.document(name)
 	if err != nil {
 		w.WriteHeader(http.StatusNotFound)
 		return nil
@@ -127,18 +119,15 @@ func (h *openAPIHandlers) serveV3(w http.ResponseWriter, req *http.Request) erro
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).Format(time.RFC1123))
 	}
-	return h.serve(w, req, name, contentType, form, openapi3.ToV3ProtoBinary)
+	return h.serve(w, req, name, data, contentType, form, openapi3.ToV3ProtoBinary)
 }
 
 // serve writes a document. Its tag is always that of the JSON form.
-func (h *openAPIHandlers) serve(w http.ResponseWriter, req *http.Request, name, contentType string, form int, convert func([]byte) ([]byte, error)) error {
-	text, err := h.document(name, jsonForm, nil)
-	if err != nil {
-		return err
-	}
+func (h *openAPIHandlers) serve(w http.ResponseWriter, req *http.Request, name string, text []byte, contentType string, form int, convert func([]byte) ([]byte, error)) error {
 	data := text
 	if form == protobufForm {
-		if data, err = h.document(name, form, convert); err != nil {
+		var err error
+		if data, err = h.toProtobuf(name, text, convert); err != nil {
 			return err
 		}
 	}

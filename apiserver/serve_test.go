@@ -32,7 +32,7 @@ var captured = time.Date(2026, 12, 1, 0, 10, 0, 0, time.UTC)
 var smallCase = fstest.MapFS{
 	"case.yaml": {Data: []byte(`apiVersion: kubecase.io/v1
 kind: Case
-name: small
+name: nightingale
 query: What is wrong?
 capture: {time: "2026-12-01T00:10:00Z"}
 coverage:

@@ -8,6 +8,7 @@
 package apiserver
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -172,6 +173,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	ctx := withEpisode(req.Context(), e)
+	if command := req.Header.Get("Kubectl-Command"); command != "" {
+		ctx = context.WithValue(ctx, kubectlCommandKey{}, command)
+	}
 	if s.config.Done != nil {
 		ctx = request.WithServerShutdownSignal(ctx, shutdown(s.config.Done))
 	}
@@ -249,6 +253,7 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 		return err
 	}
 	key, keep := keyOf(req, info, time.Now())
+	keep = keep && !r.printedAsAges(req.Context())
 	switch {
 	case keep && info.Verb == "get":
 		s.answers.keeping(w, key, func(w http.ResponseWriter) { handlers.GetResource(r, r.scope)(w, req) })

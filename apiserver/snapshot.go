@@ -114,7 +114,7 @@ func newSnapshot(c *fixtures.Case) (*snapshot, error) {
 		}
 	}
 	s.discovery = newDiscoveryHandlers(s.api)
-	s.openapi = newOpenAPIHandlers(c)
+	s.openapi = newOpenAPIHandlers(s)
 	s.rbac = newRBAC(s)
 	s.flowControl = newFlowControl(s)
 	return s, nil

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/kubecase/kubecase/fixtures/clock"
 )
 
 var (
@@ -91,8 +93,28 @@ func (r *resource) namespace(ctx context.Context) string {
 var versioner = storage.APIObjectVersioner{}
 
 func (r *resource) object(ctx context.Context, e *entry) *object {
-	return &object{of: r, entry: e, offset: episodeFrom(ctx).Clock.Offset()}
+	c := episodeFrom(ctx).Clock
+	o := &object{of: r, entry: e, offset: c.Offset()}
+	if r.printedAsAges(ctx) {
+		o.offset = c.PrintOffset(time.Now())
+	}
+	return o
 }
+
+// printedAsAges reports whether the client prints nothing of these objects' times
+// but ages, counted from its own present: `kubectl describe` and `kubectl events`
+// do with events. At the captured clock such times are moved, so that the ages
+// are those at the capture instant there too.
+func (r *resource) printedAsAges(ctx context.Context) bool {
+	if r.gvr.Resource != "events" || episodeFrom(ctx).Clock.Mode() != clock.Captured {
+		return false
+	}
+	command, _ := ctx.Value(kubectlCommandKey{}).(string)
+	return command == "kubectl describe" || command == "kubectl events"
+}
+
+// kubectlCommandKey is the context key of the command that kubectl says it runs.
+type kubectlCommandKey struct{}
 
 // storeKey orders objects as the cluster's store does.
 func storeKey(namespace, name string) string {
