@@ -6,7 +6,7 @@ VERSION_PACKAGE := k8s.io/component-base/version
 LDFLAGS := -s -w -X main.release=$(shell git describe --always --dirty 2>/dev/null) \
 	-X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES) -X $(VERSION_PACKAGE).gitMajor=1 -X $(VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))
 
-.PHONY: help build test conformance update-conformance update-golden update-columns fuzz bench lint fmt verify
+.PHONY: help build test conformance kubectls update-conformance update-golden update-columns fuzz bench lint fmt verify
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -19,6 +19,9 @@ test: ## run all tests
 
 conformance: ## compare with what a real cluster answered; KUBECASE_DIFF=<regexp> shows misses
 	$(GO) test -count=1 -timeout 30m -run 'TestExchanges|TestTranscripts' -v ./conformance/ | grep -v '^ *=== \|^ *--- PASS'
+
+kubectls: ## run every recorded command with each installed kubectl and the built-in one
+	KUBECASE_ALL_KUBECTLS=1 $(GO) test -count=1 -timeout 60m -run TestExitCodes -v ./conformance/ | grep -v '^ *=== \|^ *--- PASS'
 
 update-conformance: ## rewrite conformance/known-misses.tsv, keeping the causes
 	KUBECASE_UPDATE=1 $(GO) test -count=1 -timeout 30m -run 'TestExchanges|TestTranscripts' ./conformance/

@@ -58,6 +58,7 @@ func (a *app) kubectl(args []string) int {
 		fmt.Fprintln(a.err, "kubecase: KUBECONFIG is not set, and the user's own is never read: copy the export line that 'kubecase serve' prints, or use 'kubecase shell CASE'")
 		return exitUsage
 	}
+	stampKubectl()
 	streams := genericiooptions.IOStreams{In: a.in, Out: a.out, ErrOut: a.err}
 	command := kubectlcmd.NewDefaultKubectlCommandWithArgs(kubectlcmd.KubectlOptions{
 		PluginHandler: kubectlcmd.NewDefaultPluginHandler([]string{"kubectl"}),
