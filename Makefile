@@ -6,7 +6,7 @@ VERSION_PACKAGE := k8s.io/component-base/version
 LDFLAGS := -s -w -X main.release=$(shell git describe --always --dirty 2>/dev/null) \
 	-X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES) -X $(VERSION_PACKAGE).gitMajor=1 -X $(VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))
 
-.PHONY: help build test conformance kubectls update-conformance update-golden update-columns fuzz bench lint fmt verify
+.PHONY: help build test conformance kubectls clients update-conformance update-golden update-columns fuzz bench lint fmt verify
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -22,6 +22,13 @@ conformance: ## compare with what a real cluster answered; KUBECASE_DIFF=<regexp
 
 kubectls: ## run every recorded command with each installed kubectl and the built-in one
 	KUBECASE_ALL_KUBECTLS=1 $(GO) test -count=1 -timeout 60m -run TestExitCodes -v ./conformance/ | grep -v '^ *=== \|^ *--- PASS'
+
+CLIENTS ?= $(CURDIR)/bin/clients
+clients: ## install other clients (Debian, npm, Go modules) and run them; slow the first time
+	dpkg -s python3-kubernetes >/dev/null 2>&1 || apt-get install -y python3-kubernetes
+	mkdir -p $(CLIENTS) && cp conformance/clients/* $(CLIENTS)/ && npm install --prefix $(CLIENTS) --no-audit --no-fund
+	test -x $(CLIENTS)/stern || GOBIN=$(CLIENTS) $(GO) install github.com/stern/stern@v1.33.1
+	KUBECASE_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run 'TestLibraries|TestMCPServer|TestStern' -v ./conformance/
 
 update-conformance: ## rewrite conformance/known-misses.tsv, keeping the causes
 	KUBECASE_UPDATE=1 $(GO) test -count=1 -timeout 30m -run 'TestExchanges|TestTranscripts' ./conformance/
