@@ -133,6 +133,18 @@ func (s *episodes) remove(e *Episode) {
 	delete(s.byToken, e.tokenDigest)
 }
 
+// use reports whether any episode is of a snapshot.
+func (s *episodes) use(snap *snapshot) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, e := range s.byID {
+		if e.snapshot == snap {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *episodes) get(id string) *Episode {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

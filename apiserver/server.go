@@ -64,6 +64,7 @@ type Server struct {
 	reviews  map[schema.GroupResource]genericregistry.Creater
 	answers  *answerCache
 
+	// mu guards snapshots, and that a snapshot has an episode.
 	mu        sync.Mutex
 	snapshots map[*fixtures.Case]*snapshot
 }
@@ -96,6 +97,8 @@ func New(config Config) *Server {
 
 // AddEpisode starts an episode. Its case must stay open until RemoveEpisode.
 func (s *Server) AddEpisode(o EpisodeOptions) (*Episode, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	snap, err := s.snapshotOf(o.Case)
 	if err != nil {
 		return nil, err
@@ -108,13 +111,21 @@ func (s *Server) AddEpisode(o EpisodeOptions) (*Episode, error) {
 	return e, nil
 }
 
-// RemoveEpisode ends an episode: its path and token are unknown from then on.
-func (s *Server) RemoveEpisode(e *Episode) { s.episodes.remove(e) }
-
-// snapshotOf makes the served form of a case once for all its episodes.
-func (s *Server) snapshotOf(c *fixtures.Case) (*snapshot, error) {
+// RemoveEpisode ends an episode: its path and token are unknown from then on. With
+// a case's last episode, everything that was made of the case goes too.
+func (s *Server) RemoveEpisode(e *Episode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.episodes.remove(e)
+	if !s.episodes.use(e.snapshot) {
+		delete(s.snapshots, e.snapshot.fixture)
+		s.answers.forget(e.snapshot)
+	}
+}
+
+// snapshotOf makes the served form of a case once for all its episodes. The
+// caller holds s.mu.
+func (s *Server) snapshotOf(c *fixtures.Case) (*snapshot, error) {
 	if snap := s.snapshots[c]; snap != nil {
 		return snap, nil
 	}

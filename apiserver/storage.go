@@ -228,7 +228,6 @@ type page struct {
 	from     string
 	limit    int64
 	revision uint64
-	exact    bool
 }
 
 func (p page) version(r *resource) string {

@@ -140,12 +140,6 @@ func diffJSON(path string, recorded, ours any) string {
 		if recorded == ours {
 			return ""
 		}
-		if _, isMap := ours.(map[string]any); isMap {
-			break
-		}
-		if _, isList := ours.([]any); isList {
-			break
-		}
 	}
 	return fmt.Sprintf("%s: %s instead of %s", path, short(ours), short(recorded))
 }
