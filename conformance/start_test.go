@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubecase/kubecase/apiserver"
+	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/cases"
 	"github.com/kubecase/kubecase/fixtures/clock"
 	"github.com/kubecase/kubecase/kubeconfigs"
@@ -45,6 +46,17 @@ func startCase(t *testing.T, mode, fixture string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	groups := map[string][]string{}
+	if fixture == kubeletCase {
+		groups["viewer"] = []string{"viewers"} // as that cluster's certificate has it
+	}
+	return serveCase(t, mode, c, groups)
+}
+
+// serveCase serves a case to the recorded users; groups replace theirs.
+func serveCase(t *testing.T, mode string, c *fixtures.Case, groups map[string][]string) *Server {
+	t.Helper()
+	t.Cleanup(func() { c.Close() })
 	authority, err := kubeconfigs.NewAuthority(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +79,8 @@ func startCase(t *testing.T, mode, fixture string) *Server {
 	server := &Server{Captured: c.Manifest().Capture.Time.Time, Subjects: map[string]Subject{}}
 	dir, start := t.TempDir(), time.Now()
 	for name, options := range subjects {
-		if fixture == kubeletCase && name == "viewer" {
-			options.Groups = []string{"viewers"} // as that cluster's certificate has it
+		if others, ok := groups[name]; ok {
+			options.Groups = others
 		}
 		options.Case, options.Clock, options.Start = c, clock.Mode(mode), start
 		episode, err := api.AddEpisode(options)
