@@ -95,7 +95,7 @@ func (l *logREST) open(ctx context.Context, pod *corev1.Pod, options *corev1.Pod
 			return nil, apierrors.NewInternalError(fmt.Errorf("the captured refusal is no Status: %w", err))
 		}
 		return nil, refusal
-	case log == nil:
+	case log == nil || l.source == nil:
 		if err := kubeletRefusal(pod.Name, options.Container, status, options.Previous); err != nil {
 			return nil, err
 		}

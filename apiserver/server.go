@@ -30,7 +30,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	genericregistry "k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/warning"
 
@@ -46,9 +46,9 @@ const (
 	maxInFlight = 400
 )
 
-// Config is what a Server needs. Every field has a usable zero value but Logs.
+// Config is what a Server needs. The zero value refuses whatever needs a shim.
 type Config struct {
-	// Logs streams container logs.
+	// Logs streams container logs; nil refuses them as not captured.
 	Logs LogSource
 	// Connect answers exec, attach, portforward and proxy; nil refuses them as not captured.
 	Connect Connector
@@ -61,7 +61,7 @@ type Server struct {
 	config   Config
 	episodes episodes
 	chain    http.Handler
-	reviews  map[schema.GroupResource]genericregistry.Creater
+	reviews  map[schema.GroupResource]rest.Creater
 	answers  *answerCache
 
 	// mu guards snapshots, and that a snapshot has an episode.
@@ -171,13 +171,13 @@ func (s *Server) newChain() http.Handler {
 // Kubernetes' chain. Outside an episode there is nothing, and it says nothing.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	var e *Episode
-	id, rest, ok := splitEpisodePath(req.URL.Path)
+	id, path, ok := splitEpisodePath(req.URL.Path)
 	if ok {
 		e = s.episodes.get(id)
 	} else if token := bearerToken(req.Header.Get("Authorization")); token != "" {
 		// `kubectl get --raw` before 1.34 drops the path of the server's URL; the
 		// token alone says which episode is meant.
-		e, rest = s.episodes.withToken(token), req.URL.Path
+		e, path = s.episodes.withToken(token), req.URL.Path
 	}
 	if e == nil {
 		http.NotFound(w, req)
@@ -191,7 +191,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		ctx = request.WithServerShutdownSignal(ctx, shutdown(s.config.Done))
 	}
 	req = req.Clone(ctx)
-	req.URL.Path, req.URL.RawPath = rest, ""
+	req.URL.Path, req.URL.RawPath = path, ""
 	// The prefix stays out of what Kubernetes' filters print.
 	req.RequestURI = strings.TrimPrefix(req.RequestURI, e.Path())
 	s.chain.ServeHTTP(w, req)
