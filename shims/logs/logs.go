@@ -122,11 +122,36 @@ type reader struct {
 // Close implements io.Closer.
 func (r *reader) Close() error { return r.text.Close() }
 
-// Read implements io.Reader.
-func (r *reader) Read(p []byte) (int, error) {
+// Read implements io.Reader. It fills p from what is buffered, and waits for the
+// file only for the first byte.
+func (r *reader) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(r.pending) == 0 {
+			if n > 0 && r.buffered.Buffered() == 0 {
+				return n, nil
+			}
+			if err := r.next(); err != nil {
+				if n > 0 {
+					return n, nil // the next Read meets the error again
+				}
+				return 0, err
+			}
+		}
+		c := copy(p[n:], r.pending)
+		r.pending = r.pending[c:]
+		n += c
+		if r.remaining > 0 {
+			r.remaining -= int64(c)
+		}
+	}
+	return n, nil
+}
+
+// next makes pending of the next line that is wanted.
+func (r *reader) next() error {
 	for len(r.pending) == 0 {
 		if r.remaining == 0 {
-			return 0, io.EOF
+			return io.EOF
 		}
 		part, err := r.buffered.ReadSlice('\n')
 		if len(part) > 0 {
@@ -138,18 +163,13 @@ func (r *reader) Read(p []byte) (int, error) {
 			<-r.ctx.Done()
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if r.remaining > 0 && int64(len(r.pending)) > r.remaining {
 		r.pending = r.pending[:r.remaining]
 	}
-	n := copy(p, r.pending)
-	r.pending = r.pending[n:]
-	if r.remaining > 0 {
-		r.remaining -= int64(n)
-	}
-	return n, nil
+	return nil
 }
 
 // take makes pending of a line, or of a part of one that is longer than the buffer.
