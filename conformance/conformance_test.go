@@ -5,6 +5,9 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 )
 
 // workers is how many exchanges or commands run at a time.
@@ -15,6 +18,7 @@ var outcomes *report
 // TestMain prints the counts after everything else, so that the last line of
 // the output is the total.
 func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
 	var err error
 	if outcomes, err = newReport(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

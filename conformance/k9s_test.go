@@ -68,10 +68,10 @@ func TestK9s(t *testing.T) {
 	defer p.tmux("kill-server")
 
 	p.keys([]string{"frontend-6ff7c79fd7-kfcss", "CrashLoopBackOff"})
-	p.keys([]string{"frontend-6ff7c79fd7-kfcss"}, "/frontend-6ff7c79fd7-kfcss", "Enter")
+	p.keys([]string{"[1]", "frontend-6ff7c79fd7-kfcss"}, "/frontend-6ff7c79fd7-kfcss", "Enter")
 	p.keys([]string{"downstream call failed"}, "l")
-	p.keys([]string{"frontend-6ff7c79fd7-kfcss"}, "Escape")
+	p.keys([]string{"[1]", "frontend-6ff7c79fd7-kfcss"}, "Escape")
 	p.keys([]string{"Service Account:", "frontend-6ff7c79fd7-kfcss"}, "d")
-	p.keys([]string{"frontend-6ff7c79fd7-kfcss"}, "Escape")
+	p.keys([]string{"[1]", "frontend-6ff7c79fd7-kfcss"}, "Escape")
 	p.keys([]string{"apiVersion: v1", "kind: Pod"}, "y")
 }
