@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1conversion "k8s.io/kubernetes/pkg/apis/core/v1"
@@ -35,11 +34,6 @@ type logREST struct {
 }
 
 var _ rest.GetterWithOptions = (*logREST)(nil)
-
-func logScope(pods *resource) *handlers.RequestScope {
-	scope := subresourceScope(pods, "log")
-	return scope
-}
 
 // New implements rest.Storage.
 func (l *logREST) New() runtime.Object { return &corev1.Pod{} }

@@ -84,7 +84,7 @@ func (s *Server) serveNonResource(w http.ResponseWriter, req *http.Request) erro
 		return nil
 	}
 	if req.Method != http.MethodGet {
-		if s.isNonResourcePath(req) {
+		if isNonResourcePath(req) {
 			return errMethodNotAllowed
 		}
 		return errNoPath
@@ -120,7 +120,7 @@ func (s *Server) serveNonResource(w http.ResponseWriter, req *http.Request) erro
 	return nil
 }
 
-func (s *Server) isNonResourcePath(req *http.Request) bool {
+func isNonResourcePath(req *http.Request) bool {
 	path := strings.TrimSuffix(req.URL.Path, "/")
 	return path == "" || path == "/version" || path == "/api" || strings.HasPrefix(path, "/api/") || path == "/apis" ||
 		strings.HasPrefix(path, "/apis/") || strings.HasPrefix(path, "/openapi/")

@@ -11,7 +11,7 @@ import (
 var equivalents = runtime.NewEquivalentResourceRegistry()
 
 // newScope is what upstream's handlers need to know of a resource.
-func newScope(r *resource) (*handlers.RequestScope, error) {
+func newScope(r *resource) *handlers.RequestScope {
 	serializer := replaySerializer{NegotiatedSerializer: codecs, custom: !builtIn(r.gvk)}
 	scope := &handlers.RequestScope{
 		Namer:                    handlers.ContextBasedNaming{Namer: runtime.Namer(meta.NewAccessor()), ClusterScoped: !r.namespaced},
@@ -39,7 +39,7 @@ func newScope(r *resource) (*handlers.RequestScope, error) {
 			}
 		}
 	}
-	return scope, nil
+	return scope
 }
 
 // subresourceScope is the scope of one of r's subresources.

@@ -263,20 +263,20 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	if err := r.negotiates(req, info.Verb); err != nil {
 		return err
 	}
-	key, keep := keyOf(req, info, time.Now())
-	keep = keep && !r.printedAsAges(req.Context())
-	switch {
-	case keep && info.Verb == "get":
-		s.answers.keeping(w, key, func(w http.ResponseWriter) { handlers.GetResource(r, r.scope)(w, req) })
-	case keep && info.Verb == "list":
-		s.answers.keeping(w, key, func(w http.ResponseWriter) { handlers.ListResource(r, r, r.scope, false, minWatchTimeout)(w, req) })
-	case info.Verb == "get":
-		handlers.GetResource(r, r.scope)(w, req)
-	case info.Verb == "list" || info.Verb == "watch":
+	var answer http.HandlerFunc
+	switch info.Verb {
+	case "get":
+		answer = handlers.GetResource(r, r.scope)
+	case "list", "watch":
 		deprecatedWatch := len(info.Parts) > 0 && strings.Contains(req.URL.Path, "/"+info.APIVersion+"/watch/")
-		handlers.ListResource(r, r, r.scope, deprecatedWatch, minWatchTimeout)(w, req)
+		answer = handlers.ListResource(r, r, r.scope, deprecatedWatch, minWatchTimeout)
 	default:
 		return errMethodNotAllowed
+	}
+	if key, keep := keyOf(req, info, time.Now()); keep && !r.printedAsAges(req.Context()) {
+		s.answers.keeping(w, key, func(w http.ResponseWriter) { answer(w, req) })
+	} else {
+		answer(w, req)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/clock"
 )
 
@@ -116,15 +117,7 @@ func (r *resource) printedAsAges(ctx context.Context) bool {
 // kubectlCommandKey is the context key of the command that kubectl says it runs.
 type kubectlCommandKey struct{}
 
-// storeKey orders objects as the cluster's store does.
-func storeKey(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
-}
-
-func (e *entry) key() string { return storeKey(e.Namespace, e.Name) }
+func (e *entry) key() string { return fixtures.StoreKey(e.Namespace, e.Name) }
 
 // searchKey is the index of the first entry whose key is at least key.
 func (r *resource) searchKey(key string) int {
@@ -141,7 +134,7 @@ func (r *resource) entry(namespace, name string) *entry {
 		}
 		return nil
 	}
-	key := storeKey(namespace, name)
+	key := fixtures.StoreKey(namespace, name)
 	if i := r.searchKey(key); i < len(r.entries) && r.entries[i].key() == key {
 		return r.entries[i]
 	}
@@ -173,22 +166,19 @@ func (r *resource) List(ctx context.Context, options *metainternalversion.ListOp
 	if err := r.covered(namespace); err != nil {
 		return nil, err
 	}
-	selected, err := newSelector(r, options)
-	if err != nil {
-		return nil, err
-	}
+	selected := newSelector(r, options)
 	// The prefix under which the store would keep these objects; continue tokens hold keys relative to it.
-	prefix := "/" + r.gvr.GroupResource().String() + "/"
+	keyPrefix := ""
 	if namespace != "" && r.namespaced {
-		prefix += namespace + "/"
+		keyPrefix = namespace + "/"
 	}
+	prefix := "/" + r.gvr.GroupResource().String() + "/" + keyPrefix
 	page, err := r.page(ctx, prefix, options, selected)
 	if err != nil {
 		return nil, err
 	}
 
 	entries := r.within(namespace)
-	keyPrefix := strings.TrimPrefix(prefix, "/"+r.gvr.GroupResource().String()+"/")
 	if page.from != "" {
 		start := keyPrefix + strings.TrimPrefix(page.from, prefix)
 		entries = entries[sort.Search(len(entries), func(i int) bool { return entries[i].key() >= start }):]
@@ -308,7 +298,7 @@ type selector struct {
 	field fields.Selector
 }
 
-func newSelector(r *resource, options *metainternalversion.ListOptions) (*selector, error) {
+func newSelector(r *resource, options *metainternalversion.ListOptions) *selector {
 	s := &selector{of: r, label: labels.Everything(), field: fields.Everything()}
 	if options.LabelSelector != nil {
 		s.label = options.LabelSelector
@@ -316,7 +306,7 @@ func newSelector(r *resource, options *metainternalversion.ListOptions) (*select
 	if options.FieldSelector != nil {
 		s.field = options.FieldSelector
 	}
-	return s, nil
+	return s
 }
 
 func (s *selector) predicate() storage.SelectionPredicate {
@@ -340,10 +330,7 @@ func (r *resource) Watch(ctx context.Context, options *metainternalversion.ListO
 	if err := r.covered(namespace); err != nil {
 		return nil, err
 	}
-	selected, err := newSelector(r, options)
-	if err != nil {
-		return nil, err
-	}
+	selected := newSelector(r, options)
 	w := newWatcher(ctx, r, options.AllowWatchBookmarks)
 	sendInitial := options.SendInitialEvents != nil && *options.SendInitialEvents
 	switch {

@@ -85,13 +85,9 @@ func (s *Server) serveSubresource(w http.ResponseWriter, req *http.Request, r *r
 		if err := acceptable(req, "text/plain", runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf); err != nil {
 			return err
 		}
-		handlers.GetResourceWithOptions(&logREST{pods: r, source: s.config.Logs}, logScope(r), true)(w, req)
+		handlers.GetResourceWithOptions(&logREST{pods: r, source: s.config.Logs}, subresourceScope(r, "log"), true)(w, req)
 	case "scale":
-		scope, err := scaleScope(r)
-		if err != nil {
-			return err
-		}
-		handlers.GetResource(&scaleREST{of: r}, scope)(w, req)
+		handlers.GetResource(&scaleREST{of: r}, scaleScope(r))(w, req)
 	default:
 		if sub.Kind != r.gvk.Kind {
 			return newUnsupportedQuery("%s/%s was not captured", r.gvr.GroupResource(), info.Subresource)
@@ -195,12 +191,12 @@ var _ rest.Getter = (*scaleREST)(nil)
 
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-func scaleScope(r *resource) (*handlers.RequestScope, error) {
+func scaleScope(r *resource) *handlers.RequestScope {
 	scope := subresourceScope(r, "scale")
 	scope.Kind = scaleKind
 	scope.HubGroupVersion = scaleKind.GroupVersion()
 	scope.StandardSerializers = nil
-	return scope, nil
+	return scope
 }
 
 // New implements rest.Storage.
