@@ -77,7 +77,7 @@ func (h *openAPIHandlers) serveV2(w http.ResponseWriter, req *http.Request) erro
 		w.WriteHeader(http.StatusNotAcceptable)
 		return nil
 	}
-	return h.serve(w, req, openAPIV2Name, text, contentType, form, openapi2.ToProtoBinary)
+	return h.serve(w, req, openAPIV2Name, openAPITag(text), text, contentType, form, openapi2.ToProtoBinary)
 }
 
 // serveV3 answers /openapi/v3 and what is below it.
@@ -108,7 +108,7 @@ func (h *openAPIHandlers) serveV3(w http.ResponseWriter, req *http.Request) erro
 		return nil
 	}
 	w.Header().Add("Vary", "Accept")
-	tag := fmt.Sprintf("%X", sha512.Sum512(data))
+	tag := openAPITag(data)
 	if hash := req.URL.Query().Get("hash"); hash != "" {
 		if hash != tag {
 			w.Header().Set("Content-Type", contentType)
@@ -119,11 +119,14 @@ func (h *openAPIHandlers) serveV3(w http.ResponseWriter, req *http.Request) erro
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).Format(time.RFC1123))
 	}
-	return h.serve(w, req, name, data, contentType, form, openapi3.ToV3ProtoBinary)
+	return h.serve(w, req, name, tag, data, contentType, form, openapi3.ToV3ProtoBinary)
 }
 
-// serve writes a document. Its tag is always that of the JSON form.
-func (h *openAPIHandlers) serve(w http.ResponseWriter, req *http.Request, name string, text []byte, contentType string, form int, convert func([]byte) ([]byte, error)) error {
+// openAPITag is a document's tag, which is that of the JSON form in every form.
+func openAPITag(text []byte) string { return fmt.Sprintf("%X", sha512.Sum512(text)) }
+
+// serve writes a document.
+func (h *openAPIHandlers) serve(w http.ResponseWriter, req *http.Request, name, tag string, text []byte, contentType string, form int, convert func([]byte) ([]byte, error)) error {
 	data := text
 	if form == protobufForm {
 		var err error
@@ -131,7 +134,7 @@ func (h *openAPIHandlers) serve(w http.ResponseWriter, req *http.Request, name s
 			return err
 		}
 	}
-	w.Header().Set("Etag", fmt.Sprintf(`"%X"`, sha512.Sum512(text)))
+	w.Header().Set("Etag", fmt.Sprintf("%q", tag))
 	w.Header().Set("Content-Type", contentType)
 	http.ServeContent(w, req, "", episodeFrom(req.Context()).Start, bytes.NewReader(data))
 	return nil
