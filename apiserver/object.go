@@ -30,7 +30,11 @@ type entry struct {
 	typed runtime.Object
 	// textTimes reports whether strings of typed hold timestamps.
 	textTimes bool
-	meta      atomic.Pointer[metav1.ObjectMeta]
+	// live is which captured cells depend on the time; see resource.findLiveCells.
+	live []bool
+	meta atomic.Pointer[metav1.ObjectMeta]
+	// partial is meta as the JSON of a PartialObjectMetadata.
+	partial atomic.Pointer[[]byte]
 	// moved is meta at the offset that was asked for last.
 	moved atomic.Pointer[movedMeta]
 }
@@ -81,6 +85,22 @@ func (e *entry) decodeMeta(gvk schema.GroupVersionKind) *metav1.ObjectMeta {
 	return e.meta.Load()
 }
 
+// partialJSON is the object's metadata as the JSON of a PartialObjectMetadata of
+// meta.k8s.io/v1.
+func (e *entry) partialJSON(gvk schema.GroupVersionKind) []byte {
+	if kept := e.partial.Load(); kept != nil {
+		return *kept
+	}
+	partial := meta.AsPartialObjectMetadata(e.decodeMeta(gvk))
+	partial.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+	text, err := json.Marshal(partial)
+	if err != nil {
+		text = nil // upstream's encoder meets the same error, and says so
+	}
+	e.partial.Store(&text)
+	return text
+}
+
 // object is one captured object as an episode sees it. In JSON and YAML it is
 // the captured text, so that no field is lost; everything else is made from it
 // on demand. It implements runtime.Object so that upstream's handlers carry it.
@@ -113,6 +133,12 @@ func (o *object) GetObjectMeta() metav1.Object {
 	clock.ShiftObject(m, o.offset)
 	o.entry.moved.Store(&movedMeta{o.offset, m})
 	return m
+}
+
+// partialJSON is the object's metadata as text in the episode's time; nil if it
+// has none.
+func (o *object) partialJSON() []byte {
+	return clock.ShiftJSON(o.entry.partialJSON(o.of.gvk), o.offset)
 }
 
 // MarshalJSON returns the object with its apiVersion and kind.

@@ -245,6 +245,9 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	if !r.routes(info) {
 		return errNoRoute
 	}
+	if err := r.readSibling(); err != nil {
+		return err
+	}
 	if r.warning != "" {
 		warning.AddWarning(req.Context(), "", r.warning)
 	}
@@ -260,8 +263,12 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	if req.Method != http.MethodGet {
 		return refuseWrite(w, req)
 	}
-	if err := r.negotiates(req, info.Verb); err != nil {
+	form, err := r.negotiates(req, info.Verb)
+	if err != nil {
 		return err
+	}
+	if form != nil && form.Kind == "Table" && form.GroupVersion() == metav1.SchemeGroupVersion {
+		req = req.WithContext(context.WithValue(req.Context(), tableV1Key{}, true))
 	}
 	var answer http.HandlerFunc
 	switch info.Verb {
@@ -334,8 +341,9 @@ func refuseWrite(w http.ResponseWriter, req *http.Request) error {
 
 // negotiates is the check of go-restful, which routes built-in kinds, before any
 // handler runs: a media range must name a representation as it is, or be "*/*".
-// Custom resources have no such routes.
-func (r *resource) negotiates(req *http.Request, verb string) error {
+// Custom resources have no such routes. It returns the form that the answer is to
+// be converted to, nil for none.
+func (r *resource) negotiates(req *http.Request, verb string) (*schema.GroupVersionKind, error) {
 	if !builtIn(r.gvk) {
 		return r.explainList(req, verb)
 	}
@@ -344,7 +352,7 @@ func (r *resource) negotiates(req *http.Request, verb string) error {
 		produces = append(produces, runtime.ContentTypeJSON+";stream=watch", runtime.ContentTypeProtobuf+";stream=watch")
 	}
 	if err := acceptable(req, produces...); err != nil {
-		return err
+		return nil, err
 	}
 	return r.explainList(req, verb)
 }
@@ -369,10 +377,10 @@ func acceptable(req *http.Request, produces ...string) error {
 
 // explainList refuses one object as a list of metadata, and a list as one
 // object's, naming the type that the real server holds, which is not ours.
-func (r *resource) explainList(req *http.Request, verb string) error {
+func (r *resource) explainList(req *http.Request, verb string) (*schema.GroupVersionKind, error) {
 	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, r.scope.Serializer, r.scope)
 	if err != nil || mediaType.Convert == nil {
-		return nil // the handler says what is wrong
+		return nil, nil // the handler says what is wrong
 	}
 	typeName := "*unstructured.Unstructured"
 	if verb != "get" {
@@ -394,9 +402,9 @@ func (r *resource) explainList(req *http.Request, verb string) error {
 	case kind == "PartialObjectMetadata" && verb == "list":
 		message = fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", typeName)
 	default:
-		return nil
+		return mediaType.Convert, nil
 	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
+	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
 	}}
 }

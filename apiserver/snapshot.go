@@ -1,11 +1,13 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -68,8 +70,16 @@ type resource struct {
 	crd        *apiextensionsv1.CustomResourceDefinition
 	crdVersion *apiextensionsv1.CustomResourceDefinitionVersion
 	// data is nil when the resource is in discovery but was not captured.
-	data            *fixtures.Resource
-	entries         []*entry
+	data    *fixtures.Resource
+	entries []*entry
+	// sibling is the captured resource that an uncaptured one is read from;
+	// converted is done when it was.
+	sibling    *resource
+	converted  sync.Once
+	convertErr error
+	// live is done when the entries know their live cells.
+	live            sync.Once
+	liveErr         error
 	resourceVersion uint64
 	warning         string
 	scope           *handlers.RequestScope
@@ -111,6 +121,7 @@ func newSnapshot(c *fixtures.Case) (*snapshot, error) {
 		r.warning = r.deprecation()
 		r.scope = newScope(r)
 	}
+	s.findSiblings()
 	s.discovery = newDiscoveryHandlers(s.api)
 	s.openapi = newOpenAPIHandlers(s)
 	s.rbac = newRBAC(s)
@@ -118,16 +129,29 @@ func newSnapshot(c *fixtures.Case) (*snapshot, error) {
 	return s, nil
 }
 
-// decodeAll decodes every object ahead of the first request that needs it as its
-// type, until done.
+// decodeAll decodes every object, and finds what of tables is live, ahead of the
+// first request that needs it, until done.
 func (s *snapshot) decodeAll(done <-chan struct{}) {
 	for _, r := range s.resources {
+		if r.sibling != nil {
+			continue // it is converted when it is asked for
+		}
 		for _, e := range r.entries {
 			select {
 			case <-done:
 				return
 			default:
-				e.decodeMeta(r.gvk)
+				e.partialJSON(r.gvk)
+			}
+		}
+	}
+	for _, r := range s.resources {
+		select {
+		case <-done:
+			return
+		default:
+			if r.sibling == nil && r.data != nil && r.data.Columns != nil {
+				_ = r.findLiveCells(context.Background()) // whoever asks for a Table gets the error
 			}
 		}
 	}
@@ -242,7 +266,11 @@ func (r *resource) deprecation() string {
 // covered returns the error for a query of a namespace ("" for all, or for
 // cluster scope) that was not captured.
 func (r *resource) covered(namespace string) error {
-	covered, reason := r.snapshot.fixture.Covers(r.gvr, namespace)
+	swept := r.gvr
+	if r.sibling != nil {
+		swept = r.sibling.gvr
+	}
+	covered, reason := r.snapshot.fixture.Covers(swept, namespace)
 	if r.data != nil && covered {
 		return nil
 	}

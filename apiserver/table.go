@@ -64,11 +64,25 @@ func (r *resource) ConvertToTable(ctx context.Context, obj runtime.Object, optio
 	}
 	table.ListMeta = listMeta
 	if len(table.Rows) == len(objects) {
+		withText := carriesMetadata(ctx, options)
 		for i := range table.Rows {
 			table.Rows[i].Object = runtime.RawExtension{Object: objects[i]}
+			if withText {
+				table.Rows[i].Object.Raw = objects[i].partialJSON()
+			}
 		}
 	}
 	return table, nil
+}
+
+// tableV1Key is the context key of requests for a Table of meta.k8s.io/v1.
+type tableV1Key struct{}
+
+// carriesMetadata reports whether upstream makes the rows' objects
+// PartialObjectMetadata of meta.k8s.io/v1, whose text is then at hand.
+func carriesMetadata(ctx context.Context, options runtime.Object) bool {
+	o, ok := options.(*metav1.TableOptions)
+	return ok && (o.IncludeObject == "" || o.IncludeObject == metav1.IncludeMetadata) && ctx.Value(tableV1Key{}) != nil
 }
 
 // printTyped prints an object that is in the episode's time.
@@ -113,13 +127,10 @@ func (r *resource) printCaptured(ctx context.Context, objects []*object, options
 	if err != nil || r.data == nil || r.data.Columns == nil {
 		return table, err
 	}
-	// A second printing at another time tells the cells that depend on it.
-	p.earlier = 400 * 24 * time.Hour
-	other, err := r.printAt(ctx, objects, p, options)
-	if err != nil {
+	if err := r.findLiveCells(ctx); err != nil {
 		return nil, err
 	}
-	return r.withCapturedCells(ctx, table, other, objects, p.clock.Offset()), nil
+	return r.withCapturedCells(ctx, table, objects, p.clock.Offset()), nil
 }
 
 func moveCells(cells []any, d time.Duration) {
@@ -131,31 +142,22 @@ func moveCells(cells []any, d time.Duration) {
 }
 
 // withCapturedCells replaces what was printed by what the real server printed,
-// except in cells that differ between the two printings: those are ages.
-func (r *resource) withCapturedCells(ctx context.Context, table, other *metav1.Table, objects []*object, offset time.Duration) *metav1.Table {
-	byName := map[string]int{}
-	for i, column := range table.ColumnDefinitions {
-		byName[column.Name] = i
-	}
-	out := &metav1.Table{TypeMeta: table.TypeMeta, ListMeta: table.ListMeta}
+// except in cells that depend on the time: those are ages.
+func (r *resource) withCapturedCells(ctx context.Context, table *metav1.Table, objects []*object, offset time.Duration) *metav1.Table {
+	out := &metav1.Table{TypeMeta: table.TypeMeta, ListMeta: table.ListMeta, Rows: make([]metav1.TableRow, 0, len(objects))}
 	if len(table.ColumnDefinitions) > 0 { // else the request asked for none
 		out.ColumnDefinitions = r.data.Columns
 	}
-	columns := r.printedColumns(ctx, byName)
+	columns := r.printedColumns(ctx, table)
 	for i, o := range objects {
 		cells := make([]any, len(r.data.Columns))
-		for j := range r.data.Columns {
+		for j := range cells {
 			at := columns[j]
-			var live, later any
-			if at >= 0 && i < len(table.Rows) && at < len(table.Rows[i].Cells) {
-				live, later = table.Rows[i].Cells[at], other.Rows[i].Cells[at]
-			}
+			printed := at >= 0 && i < len(table.Rows) && at < len(table.Rows[i].Cells)
 			switch {
-			case len(o.entry.Cells) != len(cells):
-				cells[j] = live
-			case live != nil && live != later:
-				cells[j] = live
-			default:
+			case printed && (len(o.entry.Cells) != len(cells) || j < len(o.entry.live) && o.entry.live[j]):
+				cells[j] = table.Rows[i].Cells[at]
+			case len(o.entry.Cells) == len(cells):
 				cells[j] = o.entry.Cells[j]
 				if text, ok := cells[j].(string); ok {
 					cells[j] = clock.ShiftString(text, offset)
@@ -171,23 +173,64 @@ func (r *resource) withCapturedCells(ctx context.Context, table, other *metav1.T
 	return out
 }
 
-// printedColumns maps captured columns to printed ones by name; -1 where the
+const (
+	// muchEarlier is far enough for every age to be printed differently.
+	muchEarlier = 400 * 24 * time.Hour
+	// liveCellsAtOnce bounds the objects that are printed at once to find live cells.
+	liveCellsAtOnce = 500
+)
+
+// findLiveCells finds, once, which captured cells depend on the time: those that
+// are printed differently for an object that is much older.
+func (r *resource) findLiveCells(ctx context.Context) error {
+	r.live.Do(func() {
+		captured := clock.New(clock.Captured, r.snapshot.captured, r.snapshot.captured)
+		for entries := range slices.Chunk(r.entries, liveCellsAtOnce) {
+			objects := make([]*object, len(entries))
+			for i, e := range entries {
+				objects[i] = &object{of: r, entry: e}
+			}
+			now, err := r.printAt(ctx, objects, printing{clock: captured, now: time.Now()}, nil)
+			if err != nil {
+				r.liveErr = err
+				return
+			}
+			earlier, err := r.printAt(ctx, objects, printing{clock: captured, now: time.Now(), earlier: muchEarlier}, nil)
+			if err != nil {
+				r.liveErr = err
+				return
+			}
+			columns := r.printedColumns(ctx, now)
+			for i, e := range entries {
+				if len(e.Cells) != len(columns) || i >= len(now.Rows) || i >= len(earlier.Rows) {
+					continue
+				}
+				e.live = make([]bool, len(columns))
+				for j, at := range columns {
+					if at >= 0 && at < len(now.Rows[i].Cells) {
+						cell := now.Rows[i].Cells[at]
+						e.live[j] = cell != nil && cell != earlier.Rows[i].Cells[at]
+					}
+				}
+			}
+		}
+	})
+	return r.liveErr
+}
+
+// printedColumns maps captured columns to a printed table's by name; -1 where the
 // printer has none. Without headers the printer's order is learned from a
 // headed table of nothing.
-func (r *resource) printedColumns(ctx context.Context, byName map[string]int) []int {
-	if len(byName) == 0 {
-		if headed, err := r.printAt(ctx, nil, newPrinting(ctx), nil); err == nil {
-			for i, column := range headed.ColumnDefinitions {
-				byName[column.Name] = i
-			}
+func (r *resource) printedColumns(ctx context.Context, table *metav1.Table) []int {
+	headers := table.ColumnDefinitions
+	if len(headers) == 0 {
+		if headed, err := r.printAt(ctx, nil, printing{now: time.Now()}, nil); err == nil {
+			headers = headed.ColumnDefinitions
 		}
 	}
 	out := make([]int, len(r.data.Columns))
 	for j, column := range r.data.Columns {
-		out[j] = -1
-		if at, ok := byName[column.Name]; ok {
-			out[j] = at
-		}
+		out[j] = slices.IndexFunc(headers, func(h metav1.TableColumnDefinition) bool { return h.Name == column.Name })
 	}
 	return out
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,8 +167,16 @@ func TestInformers(t *testing.T) {
 }
 
 // TestThousandWatchers: a thousand quiet watches stay open beside busy clients,
-// and leave nothing behind.
+// and leave nothing behind. KUBECASE_SOAK keeps the clients busy for that long
+// and then demands that memory stayed level.
 func TestThousandWatchers(t *testing.T) {
+	var soak time.Duration
+	if text := os.Getenv("KUBECASE_SOAK"); text != "" {
+		var err error
+		if soak, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s := newSite(t)
 	e := s.episode(apiserver.EpisodeOptions{Case: shipped(t, "shop-outage")})
 	before := runtime.NumGoroutine()
@@ -200,17 +210,32 @@ func TestThousandWatchers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var busy sync.WaitGroup
-	for range 64 {
-		busy.Go(func() {
-			for range 5 {
-				if got := s.call(t.Context(), "GET", e.Path()+"/api/v1/namespaces/shop/pods", e.Token, nil, tableAccept); got.status != 200 {
-					t.Errorf("status %d beside watches", got.status)
+	work := func(least time.Duration) (requests int64) {
+		var busy sync.WaitGroup
+		var asked atomic.Int64
+		paths := []string{"/api/v1/namespaces/shop/pods", "/api/v1/namespaces/shop/events", "/apis/apps/v1/replicasets", "/api/v1/nodes/node-1"}
+		began := time.Now()
+		for i := range 64 {
+			busy.Go(func() {
+				for j := 0; j < 5 || time.Since(began) < least; j++ {
+					if got := s.call(t.Context(), "GET", e.Path()+paths[(i+j)%len(paths)], e.Token, nil, tableAccept); got.status != 200 {
+						t.Errorf("status %d beside watches", got.status)
+					}
+					asked.Add(1)
 				}
-			}
-		})
+			})
+		}
+		busy.Wait()
+		return asked.Load()
 	}
-	busy.Wait()
+	work(soak / 4)
+	level := heapInUse()
+	asked := work(soak - soak/4)
+	if after := heapInUse(); after > level+level/4+16<<20 {
+		t.Errorf("the heap grew from %d to %d bytes", level, after)
+	} else if soak > 0 {
+		t.Logf("%d requests; heap in use %d MiB after a quarter of the time, %d MiB after all of it", asked, level>>20, after>>20)
+	}
 	cancel()
 	wg.Wait()
 	s.client.CloseIdleConnections()
@@ -220,6 +245,14 @@ func TestThousandWatchers(t *testing.T) {
 			t.Fatalf("%d goroutines after the watches, %d before", runtime.NumGoroutine(), before)
 		}
 	}
+}
+
+// heapInUse is what is held after a collection.
+func heapInUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // TestWatchListClient: a client that lists by watching gets the end of the
