@@ -1,0 +1,77 @@
+package recorder
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"sync"
+
+	authnv1 "k8s.io/api/authentication/v1"
+)
+
+// Exchange is one request and its answer while they are being recorded. What
+// answers the request says through it what can't be seen from outside. Its methods
+// may be called on nil, which is what FromContext returns where nothing is recorded.
+type Exchange struct {
+	mu           sync.Mutex
+	key          any
+	user         authnv1.UserInfo
+	impersonated *authnv1.UserInfo
+	annotations  map[string]string
+}
+
+type exchangeKey struct{}
+
+// FromContext returns the exchange of a request, nil where it isn't recorded.
+func FromContext(ctx context.Context) *Exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
+	return x
+}
+
+// SameAs says that the bytes that are sent now are those of the kept answer key,
+// encoding included, so that their digest is worked out once. Two answers with
+// one key must be the same bytes with the same meaning: a key names all that they depend
+// on, the offset of the episode's clock included. Keys are compared as map keys
+// are; one that can't be is ignored.
+func (x *Exchange) SameAs(key any) {
+	if x == nil || key == nil || !reflect.TypeOf(key).Comparable() {
+		return
+	}
+	x.mu.Lock()
+	x.key = key
+	x.mu.Unlock()
+}
+
+// Annotate adds an annotation to the exchange's event; see the Key constants. Values
+// are cut at 64 KiB; of more than 32 the later ones are left out.
+func (x *Exchange) Annotate(key, value string) {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.annotations == nil {
+		x.annotations = map[string]string{}
+	}
+	if _, ok := x.annotations[key]; !ok && len(x.annotations) >= annotationsLimit {
+		return
+	}
+	x.annotations[bounded(key, headerLimit)] = bounded(value, annotationLimit)
+}
+
+// SetUser says who was authenticated, and as whom they act if they impersonate.
+func (x *Exchange) SetUser(user authnv1.UserInfo, impersonated *authnv1.UserInfo) {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	x.user, x.impersonated = user, impersonated
+	x.mu.Unlock()
+}
+
+// said returns what was said so far.
+func (x *Exchange) said() (key any, user authnv1.UserInfo, impersonated *authnv1.UserInfo, annotations map[string]string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.key, x.user, x.impersonated, maps.Clone(x.annotations)
+}

@@ -1,0 +1,168 @@
+package recorder
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+// Source is what a handler answers for.
+type Source struct {
+	// Name is "kubernetes" for the Kubernetes API, else the shim's: "alerts". Only
+	// the requests of "kubernetes" are read as Kubernetes' own.
+	Name string
+	// Prefix is cut off the paths of requests before they are recorded ("/e/4f3a").
+	Prefix string
+}
+
+// Kubernetes names the source whose requests are Kubernetes API requests.
+const Kubernetes = "kubernetes"
+
+// requestInfo reads paths as Kubernetes' own server does.
+var requestInfo = request.RequestInfoFactory{
+	APIPrefixes:          sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+// Handler records what next answers: one line for a request, and two for a
+// response that is flushed before its end or whose connection is taken over.
+//
+// The last byte of a response, or its first flush, is held back until the line and
+// the body are written; if they can't be, the connection is aborted: what isn't on record
+// isn't delivered. Of a response that the client didn't take, the bytes that were
+// written are recorded, and KeyAborted says why there are no more. Panics are
+// recorded and go on.
+func (l *Log) Handler(next http.Handler, source Source) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &Exchange{}
+		rec := &recording{ResponseWriter: w, log: l, exchange: x, request: r, event: l.begin(r, source)}
+		if r.Body != nil && r.Body != http.NoBody {
+			rec.input = &input{ReadCloser: r.Body}
+		}
+		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+		if rec.input != nil {
+			r.Body = rec.input
+		}
+		ended := false
+		defer func() {
+			if !ended { // a panic, or the handler's runtime.Goexit
+				rec.abort()
+			}
+			rec.release()
+		}()
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(rec), r)
+		ended = true
+		if err := rec.end(); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	})
+}
+
+// begin fills in what is known when a request arrives.
+func (l *Log) begin(r *http.Request, source Source) auditv1.Event {
+	e := newEvent()
+	e.AuditID = newAuditID()
+	e.RequestReceivedTimestamp = metav1.NewMicroTime(l.o.Now())
+	a := make(map[string]string, 16)
+	e.Annotations = a
+	a[KeySource], a[KeyMethod], a[KeyConnection] = source.Name, bounded(r.Method, 32), bounded(r.RemoteAddr, 128)
+	for key, header := range map[string]string{KeySession: "Kubectl-Session", KeyCommand: "Kubectl-Command", KeyAccept: "Accept"} {
+		if v := r.Header.Get(header); v != "" {
+			a[key] = bounded(v, headerLimit)
+		}
+	}
+	e.UserAgent = bounded(r.UserAgent(), headerLimit)
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		e.SourceIPs = []string{host}
+	}
+	path := r.URL.Path
+	escaped := r.URL.EscapedPath()
+	if source.Prefix != "" {
+		if rest, ok := strings.CutPrefix(path, source.Prefix); ok && (rest == "" || rest[0] == '/') {
+			path = "/" + strings.TrimPrefix(rest, "/")
+			escaped = "/" + strings.TrimPrefix(strings.TrimPrefix(escaped, source.Prefix), "/")
+		}
+	}
+	var cut bool
+	if e.RequestURI, cut = capturedURI(escaped, r.URL.RawQuery, l.o.Unshift); cut {
+		a[KeyURITruncated] = "true"
+	}
+	e.Verb = strings.ToLower(bounded(r.Method, 32))
+	if source.Name == Kubernetes {
+		l.resource(&e, r, path)
+	}
+	return e
+}
+
+// resource fills in verb and object as Kubernetes' own request info has them.
+func (l *Log) resource(e *auditv1.Event, r *http.Request, path string) {
+	u := *r.URL
+	u.Path = path
+	info, err := requestInfo.NewRequestInfo(&http.Request{Method: r.Method, URL: &u, Header: r.Header})
+	if err != nil || !info.IsResourceRequest {
+		return
+	}
+	e.Verb = info.Verb
+	e.ObjectRef = &auditv1.ObjectReference{
+		Resource: bounded(info.Resource, 256), Namespace: bounded(info.Namespace, 256), Name: bounded(info.Name, 512),
+		APIGroup: bounded(info.APIGroup, 256), APIVersion: bounded(info.APIVersion, 64), Subresource: bounded(info.Subresource, 64),
+	}
+}
+
+// newAuditID makes a random UUID, version 4.
+func newAuditID() types.UID {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, crypto/rand says
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	var text [36]byte
+	hex.Encode(text[0:8], b[0:4])
+	hex.Encode(text[9:13], b[4:6])
+	hex.Encode(text[14:18], b[6:8])
+	hex.Encode(text[19:23], b[8:10])
+	hex.Encode(text[24:36], b[10:16])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return types.UID(text[:])
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// input keeps the start of what a handler reads of a request's body. The server
+// may close it while the handler reads.
+type input struct {
+	io.ReadCloser
+	mu   sync.Mutex
+	kept []byte
+	size int64
+}
+
+func (in *input) Read(p []byte) (int, error) {
+	n, err := in.ReadCloser.Read(p)
+	if n > 0 {
+		in.mu.Lock()
+		in.size += int64(n)
+		if room := RequestBodyLimit - len(in.kept); room > 0 {
+			in.kept = append(in.kept, p[:min(n, room)]...)
+		}
+		in.mu.Unlock()
+	}
+	return n, err
+}
+
+func (in *input) read() ([]byte, int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.kept[:len(in.kept):len(in.kept)], in.size
+}

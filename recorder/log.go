@@ -1,0 +1,342 @@
+package recorder
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// The files of a record.
+const (
+	// AuditFile holds one audit.k8s.io/v1 Event per line.
+	AuditFile = "audit.jsonl"
+	// TornFile keeps what repairs cut off.
+	TornFile = "audit.torn"
+	// streamsFolder holds the bodies of responses that are still being sent.
+	streamsFolder = "streams"
+)
+
+const (
+	defaultMaxBody  = 16 << 20
+	defaultMaxTotal = 1 << 30
+	// lineLimit bounds a line that is read, in bytes. Written ones are shorter: all
+	// their parts are bounded.
+	lineLimit = 4 << 20
+)
+
+// Options say how an episode is recorded.
+type Options struct {
+	// Bodies is where response bodies go. Required.
+	Bodies *Bodies
+	// Now is the episode's present in captured time; default time.Now.
+	Now func() time.Time
+	// Unshift moves the timestamps in a body, or in a query's value, back to captured
+	// time. Nil when nothing is moved. It must not change its argument.
+	Unshift func([]byte) []byte
+	// MaxBody bounds a stored body, in bytes, default 16 MiB: of a longer one the start is
+	// kept, with the size and digest of the whole.
+	MaxBody int64
+	// MaxTotal bounds what the episode adds to Bodies, in bytes, default 1 GiB:
+	// beyond it, bodies aren't stored, and their lines say so.
+	MaxTotal int64
+}
+
+// Repair is what Open had to mend.
+type Repair struct {
+	// Torn is the number of bytes that were cut off the end and appended to TornFile.
+	Torn int
+	// Interrupted are the audit ids of responses that were under way when the
+	// process ended; each has got its ResponseComplete line.
+	Interrupted []string
+}
+
+// Log is an episode's record in a folder. One process has it open at a time;
+// within, it is safe for concurrent use. A line is written with one write, before
+// the response that it is about is complete, so that a kill loses no response
+// that a client has got. (Power loss may: nothing is synced.)
+type Log struct {
+	dir    string
+	o      Options
+	repair Repair
+	stored atomic.Int64
+
+	mu     sync.Mutex
+	file   *os.File
+	size   int64
+	broken error
+}
+
+// Open opens the record in dir, makes it where there is none, and repairs what a
+// killed process left: a torn or meaningless end is cut off and kept aside, and
+// streams that were under way get their end.
+func Open(dir string, o Options) (*Log, error) {
+	if o.Bodies == nil {
+		return nil, errors.New("recorder: Options.Bodies is not set: open a folder for bodies with OpenBodies")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = defaultMaxBody
+	}
+	o.MaxBody = min(o.MaxBody, storedBodyLimit)
+	if o.MaxTotal <= 0 {
+		o.MaxTotal = defaultMaxTotal
+	}
+	if err := os.MkdirAll(filepath.Join(dir, streamsFolder), 0o755); err != nil {
+		return nil, fmt.Errorf("recorder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, AuditFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("recorder: %w", err)
+	}
+	l := &Log{dir: dir, o: o, file: file}
+	if err := l.mend(); err != nil {
+		return nil, errors.Join(fmt.Errorf("recorder: repairing %s: %w", dir, err), file.Close())
+	}
+	return l, nil
+}
+
+// Repaired tells what Open mended.
+func (l *Log) Repaired() Repair { return l.repair }
+
+// Dir is the record's folder.
+func (l *Log) Dir() string { return l.dir }
+
+// Close ends the record. Responses that are still under way fail.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	err := l.file.Close()
+	l.file, l.broken = nil, errors.New("recorder: the record is closed")
+	return err
+}
+
+// mend cuts off what follows the last good line, and ends interrupted streams.
+func (l *Log) mend() error {
+	open := map[string]auditv1.Event{}
+	var order []string
+	good, err := scanLines(l.file, func(line []byte) bool {
+		event, err := parseEvent(line)
+		if err != nil {
+			return false
+		}
+		id := string(event.AuditID)
+		if event.Stage == auditv1.StageResponseStarted {
+			open[id] = event
+			order = append(order, id)
+		} else {
+			delete(open, id)
+		}
+		if event.Stage != auditv1.StageResponseStarted && event.Annotations[KeyBody] != "" {
+			// An upper bound of what the episode added: bodies may be shared or compressed.
+			var n int64
+			_, _ = fmt.Sscan(event.Annotations[KeyBodySize], &n)
+			l.stored.Add(max(0, n))
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if err := l.cut(good); err != nil {
+		return err
+	}
+	l.size = good
+	for _, id := range order {
+		event, ok := open[id]
+		if !ok {
+			continue
+		}
+		delete(open, id)
+		if err := l.endInterrupted(event); err != nil {
+			return err
+		}
+		l.repair.Interrupted = append(l.repair.Interrupted, id)
+	}
+	return l.removeStreams()
+}
+
+// cut moves everything from offset on to TornFile.
+func (l *Log) cut(offset int64) error {
+	info, err := l.file.Stat()
+	if err != nil || info.Size() == offset {
+		return err
+	}
+	torn, err := os.OpenFile(filepath.Join(l.dir, TornFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(torn, io.NewSectionReader(l.file, offset, info.Size()-offset))
+	if err = errors.Join(err, torn.Close()); err != nil {
+		return err
+	}
+	l.repair.Torn = int(n)
+	return l.file.Truncate(offset)
+}
+
+func (l *Log) endInterrupted(event auditv1.Event) error {
+	event.Stage = auditv1.StageResponseComplete
+	event.StageTimestamp = metav1.NewMicroTime(l.o.Now())
+	if event.Annotations == nil {
+		event.Annotations = map[string]string{}
+	}
+	event.Annotations[KeyAborted] = "interrupted"
+	if body, err := readBounded(l.streamPath(string(event.AuditID))); err == nil {
+		if err := l.storeStream(&event, body); err != nil {
+			return err
+		}
+	}
+	return l.append(&event)
+}
+
+// removeStreams drops the files of streams whose body is stored by now.
+func (l *Log) removeStreams() error {
+	dir := filepath.Join(l.dir, streamsFolder)
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
+
+// streamPath is safe for any id: what is no plain name becomes one.
+func (l *Log) streamPath(id string) string {
+	return filepath.Join(l.dir, streamsFolder, streamName(id))
+}
+
+func streamName(id string) string {
+	name := strings.Map(func(r rune) rune {
+		if r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' {
+			return r
+		}
+		return '_'
+	}, bounded(id, 64))
+	return "s-" + name
+}
+
+// append writes one line with one write. A write that fails half-way is taken
+// back; where that fails too, the record takes nothing more.
+func (l *Log) append(event *auditv1.Event) error {
+	line, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("recorder: %w", err)
+	}
+	line = append(line, '\n')
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return l.broken
+	}
+	n, err := l.file.Write(line)
+	if err != nil {
+		if n > 0 {
+			if cut := l.file.Truncate(l.size); cut != nil {
+				l.broken = fmt.Errorf("recorder: %s ends in half a line and can't be cut; open it anew: %w", l.dir, cut)
+			}
+		}
+		return fmt.Errorf("recorder: %w", err)
+	}
+	l.size += int64(n)
+	return nil
+}
+
+// store keeps a body that is in captured time already and notes it in the event.
+// cutFrom is the digest of the whole where body is only its start.
+func (l *Log) store(event *auditv1.Event, body []byte) (digest string, err error) {
+	a := event.Annotations
+	a[KeyBodySize] = itoa(len(body))
+	if len(body) == 0 {
+		return "", nil
+	}
+	digest = Digest(body)
+	if l.stored.Load() >= l.o.MaxTotal && !l.o.Bodies.has(digest) {
+		a[KeyTruncated] = "episode"
+		a[KeyWireDigest] = digest
+		return "", nil
+	}
+	added, err := l.o.Bodies.put(digest, body)
+	if err != nil {
+		return "", err
+	}
+	l.stored.Add(int64(added))
+	a[KeyBody] = digest
+	return digest, nil
+}
+
+func (l *Log) storeStream(event *auditv1.Event, body []byte) error {
+	if int64(len(body)) > l.o.MaxBody {
+		event.Annotations[KeyTruncated] = "body"
+		body = body[:l.o.MaxBody]
+	}
+	_, err := l.store(event, body)
+	return err
+}
+
+// captured moves a body's times to captured time.
+func (l *Log) captured(body []byte) []byte {
+	if l.o.Unshift == nil || len(body) == 0 {
+		return body
+	}
+	return l.o.Unshift(body)
+}
+
+// parseEvent reads a line as an audit event.
+func parseEvent(line []byte) (auditv1.Event, error) {
+	var event auditv1.Event
+	if err := json.Unmarshal(line, &event); err != nil {
+		return event, err
+	}
+	if event.AuditID == "" || event.Stage == "" {
+		return event, errors.New("the line is no audit event: auditID or stage is missing")
+	}
+	return event, nil
+}
+
+// scanLines calls visit for each complete line, without its newline, and returns
+// the offset behind the last line for which visit returned true. Lines longer than lineLimit
+// are passed as their start, which is no valid event.
+func scanLines(r io.Reader, visit func(line []byte) bool) (good int64, err error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	var offset int64
+	var long []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		offset += int64(len(part))
+		if errors.Is(err, bufio.ErrBufferFull) {
+			if len(long) < lineLimit {
+				long = append(long, part...)
+			}
+			continue
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return good, err
+		}
+		line := part
+		if len(long) > 0 {
+			line = append(long, part...)
+			long = nil
+		}
+		if visit(bytes.TrimSuffix(line, []byte("\n"))) {
+			good = offset
+		}
+	}
+}

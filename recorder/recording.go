@@ -1,0 +1,382 @@
+package recorder
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// buffers are for bodies that are being sent.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// pooledLimit is the largest buffer that is kept for the next response, in bytes.
+const pooledLimit = 1 << 20
+
+// recording is the response writer of a recorded request. Like any response
+// writer it serves one goroutine at a time.
+type recording struct {
+	http.ResponseWriter
+	log      *Log
+	exchange *Exchange
+	request  *http.Request
+	input    *input
+	event    auditv1.Event
+
+	status int
+	body   *bytes.Buffer // what was written, up to MaxBody; the held byte isn't in it
+	wire   int64         // bytes that were written
+	whole  hash.Hash     // of the wire's bytes, once they are more than MaxBody
+
+	held    [1]byte // the last byte, which completes the response
+	holding bool
+
+	stream   *stream
+	hijacked bool
+	failed   error  // of a write to the client, or of the record
+	why      string // KeyAborted
+}
+
+// Unwrap lets http.ResponseController reach what isn't recorded: deadlines, full duplex.
+func (w *recording) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *recording) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		if w.status == 0 {
+			w.status = status
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recording) Write(p []byte) (int, error) {
+	if w.failed != nil {
+		return 0, w.failed
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if len(p) == 0 || w.request.Method == http.MethodHead {
+		return w.ResponseWriter.Write(p) // no body is sent
+	}
+	if w.stream != nil {
+		return w.writeStream(p)
+	}
+	if !w.releaseHeld() {
+		return 0, w.failed
+	}
+	n, err := 0, error(nil)
+	if len(p) > 1 {
+		n, err = w.ResponseWriter.Write(p[:len(p)-1])
+		w.wrote(p[:max(0, min(n, len(p)-1))])
+	}
+	if err != nil {
+		return n, w.fail(err, "write error")
+	}
+	w.held[0], w.holding = p[len(p)-1], true
+	return len(p), nil
+}
+
+// releaseHeld sends the held byte, because it turned out not to be the last.
+func (w *recording) releaseHeld() bool {
+	if !w.holding {
+		return true
+	}
+	w.holding = false
+	if _, err := w.ResponseWriter.Write(w.held[:]); err != nil {
+		_ = w.fail(err, "write error")
+		return false
+	}
+	w.wrote(w.held[:])
+	return true
+}
+
+func (w *recording) fail(err error, why string) error {
+	if w.failed == nil {
+		w.failed, w.why = err, why
+	}
+	return err
+}
+
+// wrote notes bytes of a response that isn't streamed.
+func (w *recording) wrote(p []byte) {
+	w.wire += int64(len(p))
+	if w.body == nil {
+		w.body = buffers.Get().(*bytes.Buffer)
+		w.body.Reset()
+	}
+	room := w.log.o.MaxBody - int64(w.body.Len())
+	if w.whole == nil && int64(len(p)) > room {
+		w.whole = sha256.New()
+		w.whole.Write(w.body.Bytes())
+	}
+	if w.whole != nil {
+		w.whole.Write(p)
+	}
+	w.body.Write(p[:min(int64(len(p)), max(0, room))])
+}
+
+func (w *recording) writeStream(p []byte) (int, error) {
+	if err := w.stream.append(p); err != nil {
+		return 0, w.fail(err, "write error")
+	}
+	n, err := w.ResponseWriter.Write(p)
+	n = max(0, min(n, len(p)))
+	w.wire += int64(n)
+	if n < len(p) {
+		w.stream.takeBack(len(p) - n)
+	}
+	if err != nil {
+		return n, w.fail(err, "write error")
+	}
+	return n, nil
+}
+
+// Flush turns the response into a stream: its start is put on record, then what
+// was held back goes out.
+func (w *recording) Flush() { _ = w.FlushError() }
+
+// FlushError is what http.ResponseController calls.
+func (w *recording) FlushError() error {
+	if w.failed != nil {
+		return w.failed
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if w.stream == nil {
+		if err := w.startStream(); err != nil {
+			return w.fail(err, "write error")
+		}
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w *recording) startStream() error {
+	w.event.Annotations[KeyStream] = "true"
+	s, err := w.log.newStream(string(w.event.AuditID), w.Header().Get("Content-Encoding") == "")
+	if err != nil {
+		return err
+	}
+	w.stream = s
+	if w.body != nil {
+		if err := s.append(w.body.Bytes()); err != nil {
+			return err
+		}
+	}
+	if w.holding {
+		if err := s.append(w.held[:]); err != nil {
+			return err
+		}
+	}
+	if err := w.started(); err != nil {
+		return err
+	}
+	if w.holding {
+		w.holding = false
+		n, err := w.ResponseWriter.Write(w.held[:])
+		w.wire += int64(n)
+		if err != nil {
+			s.takeBack(1)
+			return err
+		}
+	}
+	return nil
+}
+
+// started writes the line of the stage ResponseStarted.
+func (w *recording) started() error {
+	e := w.event
+	w.complete(&e, false)
+	e.Stage = auditv1.StageResponseStarted
+	return w.log.append(&e)
+}
+
+// Hijack records the start before the connection is handed over. What goes over it then
+// is not seen; the handler may say what it was with Annotate.
+func (w *recording) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.failed != nil {
+		return nil, nil, w.failed
+	}
+	was := w.status
+	if w.status == 0 {
+		w.status = http.StatusSwitchingProtocols
+	}
+	w.event.Annotations[KeyStream] = "upgrade"
+	if err := w.started(); err != nil {
+		return nil, nil, w.fail(err, "write error")
+	}
+	w.hijacked = true
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		w.hijacked, w.status = false, was
+		delete(w.event.Annotations, KeyStream)
+	}
+	return conn, rw, err
+}
+
+// complete fills in what is known when the response has its headers, or its end.
+func (w *recording) complete(e *auditv1.Event, end bool) (key any) {
+	key, user, impersonated, said := w.exchange.said()
+	e.User, e.ImpersonatedUser = user, impersonated
+	annotations := make(map[string]string, len(e.Annotations)+len(said)+6)
+	for k, v := range said {
+		annotations[k] = v
+	}
+	for k, v := range e.Annotations {
+		annotations[k] = v // the recorder's own win
+	}
+	e.Annotations = annotations
+	if !w.hijacked {
+		if v := w.Header().Get("Content-Type"); v != "" {
+			annotations[KeyContentType] = bounded(v, headerLimit)
+		}
+		if v := w.Header().Get("Content-Encoding"); v != "" {
+			annotations[KeyContentEncoding] = bounded(v, headerLimit)
+		}
+	}
+	code := w.status
+	if end && code == 0 {
+		code = http.StatusOK // what net/http sends for a handler that returned
+	}
+	status := &metav1.Status{Code: int32(code)}
+	if code >= 400 {
+		status.Status = metav1.StatusFailure
+	} else if code != 0 {
+		status.Status = metav1.StatusSuccess
+	}
+	e.ResponseStatus = status
+	e.StageTimestamp = metav1.NewMicroTime(w.log.o.Now())
+	if !end {
+		return key
+	}
+	annotations[KeyWireSize] = strconv.FormatInt(w.wire, 10)
+	if w.why != "" {
+		annotations[KeyAborted] = w.why
+	}
+	return key
+}
+
+// end records the response and lets its last byte go.
+func (w *recording) end() error {
+	if w.failed == nil && w.stream == nil && !w.hijacked && w.request.Context().Err() != nil {
+		// The connection is gone, and with it what was in its buffers.
+		w.why = "client gone"
+		w.holding = false
+	}
+	return w.finish(auditv1.StageResponseComplete)
+}
+
+// abort records a response that ended in a panic.
+func (w *recording) abort() {
+	if w.why == "" {
+		w.why = "panic"
+	}
+	w.holding = false
+	_ = w.finish(auditv1.StagePanic) // the panic goes on; the line was the best that could be done
+}
+
+func (w *recording) finish(stage auditv1.Stage) error {
+	e := w.event
+	if w.holding {
+		w.wire++ // on record before it is sent
+	}
+	key := w.complete(&e, true)
+	e.Stage = stage
+	w.storeInput(&e)
+	var err error
+	switch {
+	case w.hijacked:
+	case w.stream != nil:
+		err = w.stream.finish(&e)
+	default:
+		err = w.storeBody(&e, key)
+	}
+	if err == nil {
+		err = w.log.append(&e)
+	}
+	if err != nil {
+		return err
+	}
+	if w.stream != nil {
+		w.stream.remove()
+	}
+	if w.holding {
+		w.holding = false
+		_, _ = w.ResponseWriter.Write(w.held[:]) // a client that is gone by now is told by the connection
+	}
+	return nil
+}
+
+func (w *recording) storeInput(e *auditv1.Event) {
+	if w.input == nil {
+		return
+	}
+	body, size := w.input.read()
+	if size == 0 {
+		return
+	}
+	e.Annotations[KeyRequestSize] = strconv.FormatInt(size, 10)
+	if w.log.stored.Load() >= w.log.o.MaxTotal {
+		return
+	}
+	// A request is evidence of nothing; that its body can't be stored fails no response.
+	if digest, added, err := w.log.o.Bodies.Put(w.log.captured(body)); err == nil {
+		w.log.stored.Add(int64(added))
+		e.Annotations[KeyRequestBody] = digest
+	}
+}
+
+// storeBody stores the body of a response that wasn't streamed, the held byte included.
+func (w *recording) storeBody(e *auditv1.Event, key any) error {
+	if w.holding {
+		w.wire-- // wrote counts it again
+		w.wrote(w.held[:])
+	}
+	if w.body == nil {
+		return nil
+	}
+	whole := w.whole == nil && w.why == ""
+	if k, ok := w.log.o.Bodies.recall(key); ok && whole && k.wire == w.body.Len() {
+		e.Annotations[KeyBody], e.Annotations[KeyBodySize] = k.digest, itoa(k.size)
+		return nil
+	}
+	body := w.body.Bytes()
+	if w.Header().Get("Content-Encoding") == "gzip" {
+		plain, err := unpack(body, w.log.o.MaxBody)
+		if err != nil {
+			// Of a cut answer the start is kept, as of any other.
+			e.Annotations[KeyTruncated] = "body"
+		}
+		body = plain
+	}
+	body = w.log.captured(body)
+	if w.whole != nil {
+		e.Annotations[KeyTruncated] = "body"
+		e.Annotations[KeyWireDigest] = hex.EncodeToString(w.whole.Sum(nil))
+	}
+	digest, err := w.log.store(e, body)
+	if err == nil && whole && digest != "" && e.Annotations[KeyTruncated] == "" {
+		w.log.o.Bodies.keep(key, kept{wire: w.body.Len(), size: len(body), digest: digest})
+	}
+	return err
+}
+
+// release gives the buffer back.
+func (w *recording) release() {
+	if w.body != nil && w.body.Cap() <= pooledLimit {
+		buffers.Put(w.body)
+	}
+	w.body = nil
+	if w.stream != nil {
+		w.stream.close()
+	}
+}

@@ -1,0 +1,102 @@
+package recorder
+
+import (
+	"fmt"
+	"os"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+const (
+	// unshiftContext is how many of the last bytes are looked at again when more
+	// come, and unshiftWindow how many of these are written again: a timestamp, 35
+	// bytes at most, may be cut by a write's end.
+	unshiftContext = 128
+	unshiftWindow  = 40
+)
+
+// stream is the file of a response that is being sent: each piece is in it, in
+// captured time, before the client gets it.
+type stream struct {
+	log   *Log
+	path  string
+	file  *os.File
+	plain bool  // timestamps can be moved: the bytes aren't compressed
+	size  int64 // bytes in the file
+	over  bool  // MaxBody was reached
+	last  []byte
+}
+
+func (l *Log) newStream(id string, plain bool) (*stream, error) {
+	path := l.streamPath(id)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("recorder: %w", err)
+	}
+	return &stream{log: l, path: path, file: file, plain: plain && l.o.Unshift != nil}, nil
+}
+
+func (s *stream) append(p []byte) error {
+	room := s.log.o.MaxBody - s.size
+	if int64(len(p)) > room {
+		p, s.over = p[:max(0, room)], true
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	at, out := s.size, p
+	if s.plain {
+		joined := append(append([]byte(nil), s.last...), p...)
+		moved := s.log.o.Unshift(joined)
+		if len(moved) == len(joined) {
+			again := min(len(s.last), unshiftWindow)
+			at, out = s.size-int64(again), moved[len(s.last)-again:]
+		} else {
+			out = s.log.o.Unshift(p)
+		}
+		s.last = append(s.last[:0], joined[max(0, len(joined)-unshiftContext):]...)
+	}
+	if _, err := s.file.WriteAt(out, at); err != nil {
+		return fmt.Errorf("recorder: %w", err)
+	}
+	s.size = at + int64(len(out))
+	return nil
+}
+
+// takeBack removes the last n bytes, which the client didn't take.
+func (s *stream) takeBack(n int) {
+	if s.over {
+		return // they may be beyond what is kept
+	}
+	s.size = max(0, s.size-int64(n))
+	_ = s.file.Truncate(s.size) // the line says that the write failed
+}
+
+// finish stores the body and notes it in the event. The file stays until the line is written.
+func (s *stream) finish(e *auditv1.Event) error {
+	s.close()
+	body, err := readBounded(s.path)
+	if err != nil {
+		return fmt.Errorf("recorder: %w", err)
+	}
+	if e.Annotations[KeyContentEncoding] == "gzip" {
+		plain, err := unpack(body, s.log.o.MaxBody)
+		if err != nil {
+			e.Annotations[KeyTruncated] = "body"
+		}
+		body = s.log.captured(plain)
+	}
+	if s.over {
+		e.Annotations[KeyTruncated] = "body"
+	}
+	return s.log.storeStream(e, body)
+}
+
+func (s *stream) close() {
+	if s.file != nil {
+		_ = s.file.Close() // written with WriteAt; nothing is buffered
+		s.file = nil
+	}
+}
+
+func (s *stream) remove() { _ = os.Remove(s.path) } // Open removes what stays
