@@ -68,12 +68,18 @@ func (r *resource) ConvertToTable(ctx context.Context, obj runtime.Object, optio
 		for i := range table.Rows {
 			table.Rows[i].Object = runtime.RawExtension{Object: objects[i]}
 			if withText {
-				table.Rows[i].Object.Raw = objects[i].partialJSON()
+				if text := objects[i].partialJSON(); text != nil {
+					table.Rows[i].Object = runtime.RawExtension{Object: textOnly, Raw: text}
+				}
 			}
 		}
 	}
 	return table, nil
 }
+
+// textOnly stands for an object of which only a row's Raw is sent: upstream makes
+// a PartialObjectMetadata of it that nobody reads.
+var textOnly = &metav1.PartialObjectMetadata{}
 
 // tableV1Key is the context key of requests for a Table of meta.k8s.io/v1.
 type tableV1Key struct{}
