@@ -329,7 +329,7 @@ func TestStreamIsOnRecordAsItGoes(t *testing.T) {
 
 func TestHijack(t *testing.T) {
 	l, _ := newLog(t, nil)
-	s := serve(t, l, func(w http.ResponseWriter, r *http.Request) {
+	h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -338,7 +338,13 @@ func TestHijack(t *testing.T) {
 		recorder.FromContext(r.Context()).Annotate(recorder.KeyExitCode, "1")
 		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhi")
 		_ = conn.Close()
-	})
+	}), recorder.Source{Name: recorder.Kubernetes})
+	done := make(chan struct{}) // a server doesn't wait for connections that were taken over
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		h.ServeHTTP(w, r)
+	}))
+	defer s.Close()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -348,7 +354,7 @@ func TestHijack(t *testing.T) {
 	if _, err := io.ReadAll(conn); err != nil {
 		t.Fatal(err)
 	}
-	s.Close()
+	<-done
 	var stages []string
 	for event, err := range recorder.Events(l.Dir()) {
 		if err != nil {

@@ -33,7 +33,7 @@ const (
 	defaultMaxTotal = 1 << 30
 	// lineLimit bounds a line that is read, in bytes. Written ones are shorter: all
 	// their parts are bounded.
-	lineLimit = 4 << 20
+	lineLimit = 8 << 20
 )
 
 // Options say how an episode is recorded.

@@ -80,8 +80,12 @@ type Use struct {
 	// Args are canonical: see docs/recorder.md for each tool's.
 	Args  map[string]string `json:"args,omitempty"`
 	Class Class             `json:"class"`
-	// Response is what was delivered.
-	Response Response `json:"response"`
+	// Response is what was delivered. Of a use that was read by LoadCalls it is empty
+	// until LoadResponse has read what ResponseDigest names.
+	Response Response `json:"response,omitzero"`
+	// ResponseDigest names the response in Bodies, once SaveCalls has stored it
+	// there. Equal responses have equal digests.
+	ResponseDigest string `json:"responseDigest,omitempty"`
 }
 
 // Response is a normalised response: exactly what was delivered to the agent.
