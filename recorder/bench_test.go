@@ -1,6 +1,7 @@
 package recorder_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -45,5 +46,51 @@ func BenchmarkRecord(b *testing.B) {
 				h.ServeHTTP(discard{http.Header{}}, r)
 			}
 		})
+	}
+}
+
+// investigation is an episode of 30 requests in 12 calls.
+func investigation() []step {
+	var steps []step
+	add := func(s step) {
+		s.at = float64(len(steps))
+		steps = append(steps, s)
+	}
+	for i := range 6 {
+		get, describe := kubectl(fmt.Sprint("g", i), "get"), kubectl(fmt.Sprint("d", i), "describe")
+		add(step{request: "/apis", headers: get, body: "{}"})
+		add(step{request: fmt.Sprintf("/api/v1/namespaces/shop/pods?labelSelector=n%%3D%d", i), headers: table(get), body: podTable})
+		add(step{request: "/api/v1/namespaces/shop/pods/web-1", headers: describe, body: pod})
+		add(step{request: "/api/v1/namespaces/shop/pods/web-1", headers: describe, body: pod})
+		add(step{request: "/api/v1/namespaces/shop/events?fieldSelector=involvedObject.name%3Dweb-1", headers: describe, body: events})
+	}
+	return steps
+}
+
+// BenchmarkReadTrajectory derives an episode of 30 requests with small bodies.
+func BenchmarkReadTrajectory(b *testing.B) {
+	dir, bodies := record(b, investigation()...)
+	for b.Loop() {
+		trajectory, err := recorder.ReadTrajectory(dir, recorder.DeriveOptions{Bodies: bodies}, nil)
+		if err != nil || len(trajectory.Calls) != 12 {
+			b.Fatal(len(trajectory.Calls), err)
+		}
+	}
+}
+
+// BenchmarkLoadCalls reads the same episode's saved calls, without their responses.
+func BenchmarkLoadCalls(b *testing.B) {
+	dir, bodies := record(b, investigation()...)
+	trajectory, err := recorder.ReadTrajectory(dir, recorder.DeriveOptions{Bodies: bodies}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := recorder.SaveCalls(dir, &trajectory, bodies); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := recorder.LoadCalls(dir); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -156,6 +156,8 @@ func TestPrunedToWhatWasShown(t *testing.T) {
 			recorder.Response{Objects: []map[string]any{{"kind": "Pod", "apiVersion": "v1", "metadata": identity}}}},
 		{"table through grep", shown("db-0   1/1   Running   0   5d\n", "get", "pods"), step{request: "/api/v1/namespaces/shop/pods", body: podTable},
 			recorder.Response{Rows: []map[string]any{{"NAME": "db-0", "READY": "1/1", "STATUS": "Running", "RESTARTS": 0.0, "NAMESPACE": "shop"}}}},
+		{"events through grep", shown("2m  Warning  BackOff  pod/b  Back-off\n", "get", "events"), step{request: "/api/v1/namespaces/shop/events", body: `{"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":[{"name":"Object"},{"name":"Message"},{"name":"Name"}],"rows":[{"cells":["pod/a","Back-off","a.1"]},{"cells":["pod/b","Back-off","b.1"]}]}`},
+			recorder.Response{Rows: []map[string]any{{"OBJECT": "pod/b", "MESSAGE": "Back-off", "NAME": "b.1"}}}},
 		{"log through grep", shown("pod/web-1 two fails\n", "logs", "web-1"), step{request: "/api/v1/namespaces/shop/pods/web-1/log", kind: "text/plain", body: "one fails\ntwo fails\n"},
 			recorder.Response{Lines: []string{"two fails"}}},
 	}

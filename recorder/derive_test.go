@@ -30,6 +30,18 @@ type step struct {
 // play sends steps through the recorder's handler and derives the trajectory.
 func play(t testing.TB, o recorder.DeriveOptions, steps ...step) recorder.Trajectory {
 	t.Helper()
+	dir, bodies := record(t, steps...)
+	requests, err := recorder.Requests(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Bodies = bodies
+	return recorder.Derive(requests, o)
+}
+
+// record sends steps through the recorder's handler.
+func record(t testing.TB, steps ...step) (dir string, bodies *recorder.Bodies) {
+	t.Helper()
 	now := noon
 	l, bodies := newLog(t, func(o *recorder.Options) { o.Now = func() time.Time { return now } })
 	for _, s := range steps {
@@ -63,12 +75,7 @@ func play(t testing.TB, o recorder.DeriveOptions, steps ...step) recorder.Trajec
 		}
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	requests, err := recorder.Requests(l.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Bodies = bodies
-	return recorder.Derive(requests, o)
+	return l.Dir(), bodies
 }
 
 // kubectl gives the headers of a kubectl invocation.

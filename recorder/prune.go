@@ -60,8 +60,9 @@ type printing struct {
 	text   string
 	lines  map[string]bool
 	tokens map[string]bool
-	// words are each line's.
-	words []map[string]bool
+	// printed are the lines in their order, words each one's.
+	printed []string
+	words   []map[string]bool
 }
 
 func newPrinting(s string) *printing {
@@ -77,6 +78,7 @@ func newPrinting(s string) *printing {
 				words[name] = true
 			}
 		}
+		p.printed = append(p.printed, line)
 		p.words = append(p.words, words)
 		for _, token := range strings.FieldsFunc(line, separates) {
 			p.tokens[token] = true
@@ -92,20 +94,20 @@ func separates(r rune) bool {
 	return unicode.IsSpace(r) || strings.ContainsRune(`"'{}[](),;=|<>`, r)
 }
 
-// row: its NAME, else its first cells, stand on one line.
+// row: its NAME stands on a line. Events, whose names are printed with -o wide
+// alone, are known by what they are about and what they say.
 func (p *printing) row(row map[string]any) bool {
-	name := text(row["NAME"])
-	if name == "" {
-		// Events have no name: what they say stands there.
-		name = text(row["MESSAGE"])
-		return name != "" && strings.Contains(p.text, strings.TrimSpace(name))
-	}
-	for _, words := range p.words {
-		if words[name] {
-			return true
+	object, message := text(row["OBJECT"]), strings.TrimSpace(text(row["MESSAGE"]))
+	if object != "" && message != "" {
+		for i, line := range p.printed {
+			if p.words[i][object] && strings.Contains(line, message) {
+				return true
+			}
 		}
+		return false
 	}
-	return false
+	name := text(row["NAME"])
+	return name != "" && slices.ContainsFunc(p.words, func(words map[string]bool) bool { return words[name] })
 }
 
 // line: a log line stands on a line of its own, perhaps behind a prefix or a timestamp.
