@@ -22,7 +22,6 @@ import (
 	"github.com/kubecase/kubecase/fixtures/cases"
 	"github.com/kubecase/kubecase/fixtures/clock"
 	"github.com/kubecase/kubecase/kubeconfigs"
-	"github.com/kubecase/kubecase/shims/logs"
 )
 
 // drainTime is how long a shutdown waits for answers under way.
@@ -101,12 +100,13 @@ type served struct {
 	episode    *apiserver.Episode
 	kubeconfig string
 	url        string
-	ca         []byte
 }
 
 // serving is a running server with an episode per case.
 type serving struct {
+	api    *apiserver.Server
 	url    string
+	ca     []byte
 	served []served
 
 	http    *http.Server
@@ -124,14 +124,14 @@ func (a *app) startServing(o servingOptions, names []string) (s *serving, err er
 			s = nil
 		}
 	}()
-	api := apiserver.New(apiserver.Config{Logs: logs.Source{}, Done: s.done})
+	s.api = newAPI(s.done)
 	for _, name := range names {
 		c, err := openCase(name)
 		if err != nil {
 			return s, err
 		}
 		s.cleanup = append(s.cleanup, c.Close)
-		episode, err := api.AddEpisode(apiserver.EpisodeOptions{
+		episode, err := s.api.AddEpisode(apiserver.EpisodeOptions{
 			Case: c, Clock: clock.Mode(o.clock), User: o.asUser, UID: o.asUID, Groups: o.asGroups,
 		})
 		if err != nil {
@@ -139,7 +139,7 @@ func (a *app) startServing(o servingOptions, names []string) (s *serving, err er
 		}
 		s.served = append(s.served, served{fixture: c, episode: episode})
 	}
-	if err := s.listen(o, api); err != nil {
+	if err := s.listen(o, s.api); err != nil {
 		return s, err
 	}
 	return s, a.writeKubeconfigs(s, o)
@@ -172,9 +172,9 @@ func (s *serving) listen(o servingOptions, handler http.Handler) error {
 		return err
 	}
 	s.url = "https://" + net.JoinHostPort(host, port)
+	s.ca = authority.PEM()
 	for i := range s.served {
 		s.served[i].url = s.url + s.served[i].episode.Path()
-		s.served[i].ca = authority.PEM()
 	}
 	s.http = &http.Server{
 		Handler:           handler,
@@ -204,7 +204,7 @@ func (a *app) writeKubeconfigs(s *serving, o servingOptions) error {
 		v := &s.served[i]
 		// The episode's id names the file: a case's name would tell the agent.
 		v.kubeconfig = filepath.Join(dir, v.episode.ID)
-		if err := kubeconfigs.Write(v.kubeconfig, kubeconfigs.Access{Server: v.url, Token: v.episode.Token, CA: v.ca}); err != nil {
+		if err := kubeconfigs.Write(v.kubeconfig, kubeconfigs.Access{Server: v.url, Token: v.episode.Token, CA: s.ca}); err != nil {
 			return err
 		}
 		if o.kubeconfigsDir != "" {

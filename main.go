@@ -19,7 +19,7 @@ func main() {
 	}
 	// A shell that kubecase started finds kubectl in its PATH by this name.
 	if strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") == "kubectl" {
-		a.args = append([]string{"kubectl"}, a.args...)
+		a.args, a.calledKubectl = append([]string{"kubectl"}, a.args...), true
 	}
 	code := a.run(ctx)
 	stop()

@@ -23,6 +23,8 @@ const (
 	exitUsage
 	// exitCase: a case can't be found or is broken.
 	exitCase
+	// exitInfrastructure: some episodes couldn't run, and not for the agent's doing.
+	exitInfrastructure
 )
 
 // app is the outside world of one run, so that commands run in-process in tests.
@@ -34,6 +36,8 @@ type app struct {
 	lookup   func(string) (string, bool)
 	tempDir  string
 	config   *viper.Viper
+	// calledKubectl: the program was called by the name kubectl.
+	calledKubectl bool
 }
 
 // usageError is a wrong command line.
@@ -56,6 +60,9 @@ func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code)
 // run executes the command line and returns the exit code.
 func (a *app) run(ctx context.Context) int {
 	if len(a.args) > 0 && a.args[0] == "kubectl" {
+		if dir, ok := a.lookup(invocationsVariable); ok && dir != "" && a.calledKubectl {
+			return a.wrapKubectl(dir, a.args[1:])
+		}
 		return a.kubectl(a.args[1:])
 	}
 	root := a.newRoot()
@@ -114,7 +121,8 @@ KUBECASE_PORT) or in a file (--config), in this order.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see '%s --help'", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.newServe(), a.newShell(), a.newKubectl(), a.newCases(), a.newValidate(), a.newVersion())
+	root.AddCommand(a.newServe(), a.newShell(), a.newKubectl(), a.newCases(), a.newValidate(), a.newVersion(),
+		a.newRun(), a.newSubmit(), a.newScore())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}

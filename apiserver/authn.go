@@ -10,18 +10,18 @@ import (
 
 // authenticateEpisode accepts the token of the episode whose path the request
 // came by, and no other; a request without credentials is anonymous.
-func authenticateEpisode(req *http.Request) (*authenticator.Response, bool, error) {
+func (s *Server) authenticateEpisode(req *http.Request) (*authenticator.Response, bool, error) {
 	e := episodeFrom(req.Context())
 	header := req.Header.Get("Authorization")
-	if header == "" {
-		return &authenticator.Response{User: &user.DefaultInfo{
-			Name: user.Anonymous, Groups: []string{user.AllUnauthenticated},
-		}}, true, nil
-	}
-	if !e.accepts(bearerToken(header)) {
+	who := e.subject
+	switch {
+	case header == "":
+		who = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+	case !e.accepts(bearerToken(header)):
 		return nil, false, nil
 	}
-	return &authenticator.Response{User: e.subject}, true, nil
+	s.config.Observer.Authenticated(req.Context(), who)
+	return &authenticator.Response{User: who}, true, nil
 }
 
 // bearerToken is the token of an Authorization header.

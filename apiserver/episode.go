@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +41,9 @@ type EpisodeOptions struct {
 	UID string
 	// Groups of User, besides system:authenticated.
 	Groups []string
+	// Wrap, if set, is put around the episode's whole handler; the requests that pass
+	// have lost the episode's path. It may answer itself.
+	Wrap func(http.Handler) http.Handler
 }
 
 // Episode is one investigation of one case: an opaque path, a token, a subject.
@@ -56,6 +60,7 @@ type Episode struct {
 	snapshot    *snapshot
 	subject     user.Info
 	reader      bool
+	handler     http.Handler
 	tokenDigest [sha256.Size]byte
 }
 

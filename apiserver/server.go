@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
@@ -54,7 +55,25 @@ type Config struct {
 	Connect Connector
 	// Done is closed when the server shuts down, which ends watches.
 	Done <-chan struct{}
+	// Observer is told what of an answer can't be seen from outside; nil: nobody is.
+	Observer Observer
 }
+
+// Observer is told, while a request is answered, what a recorder that wraps the
+// episode's handler can't see.
+type Observer interface {
+	// Authenticated says who asks.
+	Authenticated(ctx context.Context, who user.Info)
+	// Kept says that the bytes that are sent now are those of the kept answer of this
+	// key, which are always the same, content encoding included.
+	Kept(ctx context.Context, key any)
+}
+
+// nobody observes nothing.
+type nobody struct{}
+
+func (nobody) Authenticated(context.Context, user.Info) {}
+func (nobody) Kept(context.Context, any)                {}
 
 // Server serves any number of episodes over any number of cases.
 type Server struct {
@@ -84,6 +103,9 @@ func New(config Config) *Server {
 	if config.Connect == nil {
 		config.Connect = notCaptured{}
 	}
+	if config.Observer == nil {
+		config.Observer = nobody{}
+	}
 	s := &Server{
 		config:    config,
 		episodes:  episodes{byID: map[string]*Episode{}, byToken: map[[sha256.Size]byte]*Episode{}},
@@ -106,6 +128,10 @@ func (s *Server) AddEpisode(o EpisodeOptions) (*Episode, error) {
 	e, err := newEpisode(snap, o)
 	if err != nil {
 		return nil, err
+	}
+	e.handler = s.chain
+	if o.Wrap != nil {
+		e.handler = o.Wrap(s.chain)
 	}
 	s.episodes.add(e)
 	return e, nil
@@ -155,7 +181,7 @@ func (s *Server) newChain() http.Handler {
 	h = withFlowControlHeaders(h, longRunning)
 	h = genericfilters.WithMaxInFlightLimit(h, maxInFlight, maxInFlight, longRunning)
 	h = impersonation.WithImpersonation(h, z, codecs)
-	h = filters.WithAuthentication(h, authenticator.RequestFunc(authenticateEpisode), filters.Unauthorized(codecs), nil, nil)
+	h = filters.WithAuthentication(h, authenticator.RequestFunc(s.authenticateEpisode), filters.Unauthorized(codecs), nil, nil)
 	h = filters.WithWarningRecorder(h)
 	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, longRunning)
 	h = filters.WithRequestDeadline(h, nil, nil, longRunning, codecs, requestTimeout)
@@ -194,7 +220,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	req.URL.Path, req.URL.RawPath = path, ""
 	// The prefix stays out of what Kubernetes' filters print.
 	req.RequestURI = strings.TrimPrefix(req.RequestURI, e.Path())
-	s.chain.ServeHTTP(w, req)
+	e.handler.ServeHTTP(w, req)
 }
 
 // shutdown tells upstream's watches that the server goes away.
@@ -281,6 +307,7 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 		return errMethodNotAllowed
 	}
 	if key, keep := keyOf(req, info, time.Now()); keep && !r.printedAsAges(req.Context()) {
+		s.config.Observer.Kept(req.Context(), key)
 		s.answers.keeping(w, key, func(w http.ResponseWriter) { answer(w, req) })
 	} else {
 		answer(w, req)

@@ -1,0 +1,431 @@
+package main
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	authnv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kubecase/kubecase/apiserver"
+	"github.com/kubecase/kubecase/evaluator"
+	"github.com/kubecase/kubecase/fixtures"
+	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/kubeconfigs"
+	"github.com/kubecase/kubecase/recorder"
+	"github.com/kubecase/kubecase/recorder/runs"
+	"github.com/kubecase/kubecase/shims/logs"
+)
+
+const (
+	// submitPath is where an agent hands its answer in, below its episode's URL.
+	submitPath = "/kubecase.io/v1/answer"
+	// maxAnswer bounds an answer, in bytes.
+	maxAnswer = evaluator.MaxAnswerBytes
+	// stepInterval is how often the calls of an episode with a limit are counted.
+	stepInterval = 200 * time.Millisecond
+)
+
+// observer tells the recorder what only the server knows.
+type observer struct{}
+
+// Authenticated implements apiserver.Observer.
+func (observer) Authenticated(ctx context.Context, who user.Info) {
+	recorder.FromContext(ctx).SetUser(authnv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}, nil)
+}
+
+// Kept implements apiserver.Observer.
+func (observer) Kept(ctx context.Context, key any) { recorder.FromContext(ctx).SameAs(key) }
+
+// newAPI is the API server that all serving commands use.
+func newAPI(done <-chan struct{}) *apiserver.Server {
+	return apiserver.New(apiserver.Config{Logs: logs.Source{}, Done: done, Observer: observer{}})
+}
+
+// runner runs the episodes of one run.
+type runner struct {
+	app      *app
+	folder   *runs.Folder
+	options  runOptions
+	server   *serving
+	bodies   *recorder.Bodies
+	cases    openCases
+	progress *progress
+	failures atomic.Int64
+}
+
+// broken is the number of episodes that failed for reasons that aren't the agent's.
+func (r *runner) broken() int64 { return r.failures.Load() }
+
+// episode runs the agent once. What goes wrong with this episode alone is written
+// down and not returned; a run goes on.
+func (r *runner) episode(ctx context.Context, p planned) error {
+	began := time.Now()
+	e := runs.Episode{Case: p.of.Name, Attempt: p.attempt, Started: began}
+	err := r.investigate(ctx, p, &e)
+	err = errors.Join(err, r.cases.release(p.of.Source))
+	if ctx.Err() != nil {
+		return ctx.Err() // to be run again
+	}
+	if err != nil {
+		r.failures.Add(1)
+		e.Outcome, e.Message = runs.Broken, err.Error()
+		if e.ID == "" { // nothing was begun
+			r.progress.line("%s: %v", p.of.Name, err)
+			return nil
+		}
+	}
+	e.Ended = time.Now()
+	if err := r.folder.WriteEpisode(e); err != nil {
+		return err
+	}
+	calls := "no calls"
+	if dir, err := r.folder.EpisodeDir(e.ID); err == nil {
+		if t, err := recorder.LoadCalls(dir); err == nil {
+			calls = plural(len(t.Calls), "call")
+		}
+	}
+	line := fmt.Sprintf("%s: %s in %s, %s", p.of.Name, outcomeText(e), time.Since(began).Round(100*time.Millisecond), calls)
+	if e.AnswerFrom == "" {
+		line += ", no answer"
+	}
+	r.progress.line("%s", line)
+	return nil
+}
+
+func outcomeText(e runs.Episode) string {
+	switch e.Outcome {
+	case runs.Exited:
+		if e.ExitCode != nil && *e.ExitCode != 0 {
+			return fmt.Sprintf("ended with exit code %d", *e.ExitCode)
+		}
+		return "ended"
+	case runs.TimeLimit:
+		return "ended at its time limit"
+	case runs.StepLimit:
+		return "ended at its step limit"
+	}
+	return "broken: " + e.Message
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// investigate serves the case to the agent and keeps what it did.
+func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) error {
+	c, err := r.cases.get(p.of.Source)
+	if err != nil {
+		return err
+	}
+	m := c.Manifest()
+	e.Captured = m.Capture.Time.UTC()
+	recording := &episodeRecording{fixture: c}
+	episode, err := r.server.api.AddEpisode(apiserver.EpisodeOptions{
+		Case: c, Clock: r.options.clockMode(), User: r.options.serving.asUser, UID: r.options.serving.asUID, Groups: r.options.serving.asGroups,
+		Start: e.Started, Wrap: recording.wrap,
+	})
+	if err != nil {
+		return err
+	}
+	defer r.server.api.RemoveEpisode(episode)
+	e.ID = episode.ID
+	dir, err := r.folder.EpisodeDir(e.ID)
+	if err != nil {
+		return err
+	}
+	if err := r.folder.WriteEpisode(*e); err != nil {
+		return err
+	}
+	log, err := recorder.Open(dir, recorder.Options{
+		Bodies: r.bodies, Now: func() time.Time { return e.CapturedTime(time.Now()) }, Unshift: unshift(episode.Clock),
+	})
+	if err != nil {
+		return err
+	}
+	recording.begin(log, episode.Token, dir)
+	err = r.runAgent(ctx, p, e, episode, recording, dir, m.Query)
+	r.server.api.RemoveEpisode(episode) // what the agent left running finds nothing any more
+	err = errors.Join(err, log.Close())
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	t, err := recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: r.bodies}, e.CapturedTime)
+	return errors.Join(err, recorder.SaveCalls(dir, &t, r.bodies))
+}
+
+// unshift moves a body's timestamps back to captured time; nil when nothing was moved.
+func unshift(c clock.Clock) func([]byte) []byte {
+	if c.Offset() == 0 {
+		return nil
+	}
+	return func(b []byte) []byte { return clock.ShiftText(b, -c.Offset()) }
+}
+
+// runAgent starts the agent in a folder of its own and fetches its answer.
+func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episode *apiserver.Episode, recording *episodeRecording, dir, query string) (err error) {
+	home, err := r.app.tempFolder()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+	work := filepath.Join(home, "work")
+	env := agentEnvironment{
+		home: home, kubeconfig: filepath.Join(home, "kubeconfig"), query: query, queryFile: filepath.Join(home, "query.txt"),
+		answerFile: filepath.Join(home, "answer.json"), extra: r.options.env,
+	}
+	env.path, _ = r.app.lookup("PATH")
+	if r.options.answer != "" {
+		env.answerFile = r.options.answer
+		if !filepath.IsAbs(env.answerFile) {
+			env.answerFile = filepath.Join(work, env.answerFile)
+		}
+	}
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return err
+	}
+	if r.options.workdir != "" {
+		if work, err = filepath.Abs(r.options.workdir); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(env.queryFile, []byte(query), 0o600); err != nil {
+		return err
+	}
+	access := kubeconfigs.Access{Server: r.server.url + episode.Path(), Token: episode.Token, CA: r.server.ca}
+	if err := kubeconfigs.Write(env.kubeconfig, access); err != nil {
+		return err
+	}
+	if r.options.wrapper {
+		if env.wrapper, err = wrapperFolder(home); err != nil {
+			return err
+		}
+		env.invocations = filepath.Join(home, "invocations")
+		if err := os.Mkdir(env.invocations, 0o700); err != nil {
+			return err
+		}
+		recording.invocations = env.invocations
+	}
+	var echo io.Writer
+	if r.options.show {
+		echo = r.app.err
+	}
+	stdout, err := newBoundedFile(filepath.Join(dir, runs.StdoutFile), echo)
+	if err != nil {
+		return err
+	}
+	defer stdout.Close()
+	stderr, err := newBoundedFile(filepath.Join(dir, runs.StderrFile), echo)
+	if err != nil {
+		return err
+	}
+	defer stderr.Close()
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if r.options.timeLimit > 0 {
+		timer := time.AfterFunc(r.options.timeLimit, func() { cancel(errTimeLimit) })
+		defer timer.Stop()
+	}
+	if r.options.stepLimit > 0 {
+		go recording.limitSteps(limited, cancel, r.options.stepLimit)
+	}
+	process := agentProcess{argv: r.folder.Run().Command, dir: work, env: env.variables(r.app.lookup), stdin: query, stdout: stdout, err: stderr}
+	e.ExitCode, err = process.run(limited)
+	if err != nil {
+		return err
+	}
+	switch cause := context.Cause(limited); {
+	case e.ExitCode != nil:
+		e.Outcome = runs.Exited
+	case errors.Is(cause, errTimeLimit):
+		e.Outcome = runs.TimeLimit
+	case errors.Is(cause, errStepLimit):
+		e.Outcome = runs.StepLimit
+	}
+	if err := collectInvocations(env.invocations, dir); err != nil {
+		return err
+	}
+	answer, from, err := findAnswer(recording.answer(), env.answerFile, stdout.end())
+	if err != nil {
+		return err
+	}
+	e.AnswerFrom = from
+	return os.WriteFile(filepath.Join(dir, runs.AnswerFile), answer, 0o600)
+}
+
+var (
+	errTimeLimit = errors.New("the time limit is reached")
+	errStepLimit = errors.New("the step limit is reached")
+)
+
+// wrapperFolder makes a folder with a kubectl that is this program.
+func wrapperFolder(home string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(home, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		return "", err
+	}
+	return bin, os.Symlink(self, filepath.Join(bin, "kubectl"))
+}
+
+// collectInvocations moves what the wrapper noted to the episode's record.
+func collectInvocations(from, to string) error {
+	if from == "" {
+		return nil
+	}
+	source, err := os.Open(filepath.Join(from, recorder.WrapperFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	info, err := source.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file: the agent replaced it: %w", source.Name(), errors.Join(err))
+	}
+	target, err := os.OpenFile(filepath.Join(to, recorder.WrapperFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, io.LimitReader(source, maxInvocations))
+	return errors.Join(err, target.Close())
+}
+
+// maxInvocations bounds what the wrapper may have noted, in bytes.
+const maxInvocations = 256 << 20
+
+// findAnswer takes the answer that was handed in, else the file's, else the end of
+// standard output if it holds one.
+func findAnswer(submitted []byte, file string, stdout []byte) (answer []byte, from string, err error) {
+	if submitted != nil {
+		return submitted, "submit", nil
+	}
+	if info, err := os.Lstat(file); err == nil && info.Mode().IsRegular() {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, "", err
+		}
+		defer f.Close()
+		if answer, err = io.ReadAll(io.LimitReader(f, maxAnswer)); err != nil {
+			return nil, "", err
+		}
+		if len(strings.TrimSpace(string(answer))) > 0 {
+			return answer, "file", nil
+		}
+	}
+	if holdsAnswer(stdout) {
+		return stdout, "stdout", nil
+	}
+	return nil, "", nil
+}
+
+// episodeRecording stands around an episode's handler: it records what passes and
+// takes the answer.
+type episodeRecording struct {
+	fixture     *fixtures.Case
+	invocations string
+
+	mu       sync.Mutex
+	next     http.Handler
+	recorded http.Handler
+	token    string
+	dir      string
+	given    []byte
+}
+
+// wrap implements apiserver.EpisodeOptions.Wrap. Nothing passes before begin.
+func (r *episodeRecording) wrap(next http.Handler) http.Handler {
+	r.next = next
+	return r
+}
+
+func (r *episodeRecording) begin(log *recorder.Log, token, dir string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recorded = log.Handler(r.next, recorder.Source{Name: recorder.Kubernetes})
+	r.token, r.dir = token, dir
+}
+
+// ServeHTTP implements http.Handler.
+func (r *episodeRecording) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	recorded, token := r.recorded, r.token
+	r.mu.Unlock()
+	switch {
+	case recorded == nil:
+		http.NotFound(w, req)
+	case req.URL.Path == submitPath && req.Method == http.MethodPost &&
+		subtle.ConstantTimeCompare([]byte(req.Header.Get("Authorization")), []byte("Bearer "+token)) == 1:
+		r.submit(w, req)
+	default:
+		recorded.ServeHTTP(w, req)
+	}
+}
+
+// submit takes an answer; the last one counts.
+func (r *episodeRecording) submit(w http.ResponseWriter, req *http.Request) {
+	answer, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxAnswer))
+	switch {
+	case err != nil:
+		http.Error(w, fmt.Sprintf("an answer has at most %d bytes", maxAnswer), http.StatusRequestEntityTooLarge)
+	case !holdsAnswer(answer):
+		http.Error(w, `the answer holds no JSON object like {"component": "…", "fault": "…"}`, http.StatusBadRequest)
+	default:
+		r.mu.Lock()
+		r.given = answer
+		r.mu.Unlock()
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (r *episodeRecording) answer() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.given
+}
+
+// limitSteps cancels when the episode has made more calls than it may.
+func (r *episodeRecording) limitSteps(ctx context.Context, cancel context.CancelCauseFunc, limit int) {
+	ticker := time.NewTicker(stepInterval)
+	defer ticker.Stop()
+	var read int64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		info, err := os.Stat(filepath.Join(r.dir, recorder.AuditFile))
+		if err != nil || info.Size() == read {
+			continue
+		}
+		read = info.Size()
+		requests, err := recorder.Requests(r.dir)
+		if err != nil {
+			continue // the line that is being written; it will be whole next time
+		}
+		if len(recorder.Derive(requests, recorder.DeriveOptions{}).Calls) > limit {
+			cancel(errStepLimit)
+			return
+		}
+	}
+}
