@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -89,7 +90,8 @@ func useKey(u *recorder.Use) string {
 	var b strings.Builder
 	b.WriteString(string(u.Tool))
 	for _, name := range slices.Sorted(maps.Keys(u.Args)) {
-		b.WriteString("\x1f" + name + "=" + u.Args[name])
+		// Lengths, so that no value can pass for two arguments.
+		b.WriteString("\x1f" + name + "=" + strconv.Itoa(len(u.Args[name])) + ":" + u.Args[name])
 	}
 	return b.String()
 }

@@ -127,6 +127,10 @@ func TestSupplies(t *testing.T) {
 		{"an unknown exit code", `{tool: T8, holds: "exitCode == 0 || alerts.size() == 0"}`, `{"tool":"T8","response":{"alerts":[{"labels":{}}]}}`, false},
 		{"a number in a series", `{tool: T8, holds: "series.exists(s, s.values.exists(v, double(v[1]) > 0.5))"}`, `{"tool":"T8","response":{"series":[{"metric":{},"values":[[1764547200,"0.75"]]}]}}`, true},
 
+		{"its own arguments", `{tool: T1, args: {type: pods}, holds: "args.namespace == 'shop' && args['type'] == 'pods' && status == 200"}`, podTable, true},
+		{"what a description fetched besides", `{tool: T2, args: {type: pods}, holds: "related.exists(o, o.kind == 'Secret')"}`, strings.Replace(podDescr, `"events"`, `"related":[{"kind":"Secret"}],"events"`, 1), true},
+		{"optional fields and libraries", `{tool: T1, args: {type: pods}, holds: "objects.all(p, p.?spec.replicas.orValue(7) == math.greatest(7, 3) && p.metadata.name.split('-').size() == 2 && sets.contains([1, 2], [1]))"}`, podObject, true},
+
 		{"refused", `{tool: T1, args: {type: pods}, holds: "true"}`, strings.Replace(podTable, `"tool"`, `"class":"refused","tool"`, 1), false},
 		{"unsupported", `{tool: T1, args: {type: pods}, holds: "true"}`, strings.Replace(podTable, `"tool"`, `"class":"unsupported","tool"`, 1), false},
 		{"failed", `{tool: T1, args: {type: pods}, holds: "true"}`, strings.Replace(podTable, `"tool"`, `"class":"failed","tool"`, 1), false},

@@ -1,9 +1,6 @@
 package evaluator
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
 // Observation is what one call contributed.
 type Observation struct {
@@ -245,13 +242,3 @@ func newBits(n int) bitset { return make(bitset, (n+63)/64) }
 func (b bitset) set(n int)      { b[n/64] |= 1 << (n % 64) }
 func (b bitset) has(n int) bool { return b[n/64]&(1<<(n%64)) != 0 }
 func (b bitset) clear()         { clear(b) }
-
-// each calls f for every number in the set, ascending.
-func (b bitset) each(f func(int)) {
-	for w, word := range b {
-		for word != 0 {
-			f(w*64 + bits.TrailingZeros64(word))
-			word &= word - 1
-		}
-	}
-}

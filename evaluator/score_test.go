@@ -256,11 +256,11 @@ func TestCompare(t *testing.T) {
 		return out
 	}
 	for _, test := range []struct {
-		name                         string
-		a, b                         []float64
-		difference, sign, permuation float64
-		higher, lower, equal         int
-		onlyA, onlyB                 int
+		name                          string
+		a, b                          []float64
+		difference, sign, permutation float64
+		higher, lower, equal          int
+		onlyA, onlyB                  int
 	}{
 		{"always better", []float64{1, 1, 1, 1, 1}, []float64{0, 0, 0, 0, 0}, 1, 2.0 / 32, 2.0 / 32, 5, 0, 0, 0, 0},
 		{"the same", []float64{1, 0}, []float64{1, 0}, 0, 1, 1, 0, 0, 2, 0, 0},
@@ -271,7 +271,7 @@ func TestCompare(t *testing.T) {
 	} {
 		got := Compare(agent("a", test.a...), agent("b", test.b...), JRA, "")
 		near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
-		if !near(got.Difference, test.difference) || !near(got.SignP, test.sign) || !near(got.PermutationP, test.permuation) || got.Higher != test.higher || got.Lower != test.lower || got.Equal != test.equal || got.OnlyA != test.onlyA || got.OnlyB != test.onlyB {
+		if !near(got.Difference, test.difference) || !near(got.SignP, test.sign) || !near(got.PermutationP, test.permutation) || got.Higher != test.higher || got.Lower != test.lower || got.Equal != test.equal || got.OnlyA != test.onlyA || got.OnlyB != test.onlyB {
 			t.Errorf("%s: %+v", test.name, got)
 		}
 		if got.Low > got.Difference || got.High < got.Difference {
