@@ -25,6 +25,7 @@ type answer struct {
 	objects  []map[string]any
 	table    bool
 	metadata bool // objects are PartialObjectMetadata
+	whole    bool // objects, or a list of them, perhaps empty, were delivered
 
 	text            string
 	reason, message string
@@ -125,7 +126,7 @@ func (a *answer) object(m map[string]any) bool {
 	case kind == "Table" && strings.HasPrefix(version, "meta.k8s.io/"):
 		a.tableRows(m)
 	case strings.HasSuffix(kind, "List") && (isList || m["items"] == nil):
-		a.metadata = a.metadata || kind == "PartialObjectMetadataList"
+		a.metadata, a.whole = a.metadata || kind == "PartialObjectMetadataList", true
 		for _, item := range items {
 			if o, ok := item.(map[string]any); ok {
 				// The items of a list don't say what they are; kubectl adds it as well.
@@ -139,7 +140,7 @@ func (a *answer) object(m map[string]any) bool {
 			}
 		}
 	default:
-		a.metadata = a.metadata || kind == "PartialObjectMetadata"
+		a.metadata, a.whole = a.metadata || kind == "PartialObjectMetadata", true
 		a.objects = append(a.objects, m)
 	}
 	return true
@@ -300,7 +301,7 @@ func (a *answer) output() string {
 		return "table"
 	case a.metadata:
 		return "metadata"
-	case a.class == Delivered:
+	case a.whole:
 		return "object"
 	case strings.Contains(a.Annotations[KeyAccept], "as=Table"):
 		return "table"

@@ -147,7 +147,27 @@ func (d *deriver) call(g *group) Call {
 		})
 	}
 	c.Class, c.Message = callClass(g, answers, c.Uses)
+	switch {
+	case len(c.Uses) > 0 || c.Class != Delivered:
+	case g.wrapped != nil && g.wrapped.ExitCode != 0:
+		c.Class, c.Message = Failed, bounded(strings.TrimSpace(g.wrapped.Stderr), headerLimit)
+	case g.wrapped == nil && len(answers) == 0 && asksNothing(command, len(g.requests)):
+		c.Class, c.Message = Failed, "kubectl looked for a resource type and asked for nothing"
+	}
 	return c
+}
+
+// asksNothing reports a command that reads resources and got no further than
+// discovery: it names a type that the cluster doesn't have. get --raw of a path outside
+// the resources is a single request.
+func asksNothing(command string, requests int) bool {
+	switch command {
+	case "kubectl get":
+		return requests > 1
+	case "kubectl describe", "kubectl logs", "kubectl wait", "kubectl rollout status", "kubectl rollout history":
+		return true
+	}
+	return false
 }
 
 // requestLine names a call of a client that doesn't.
@@ -192,6 +212,9 @@ func (d *deriver) answers(g *group) []*answer {
 		a.truncated = a.truncated || err != nil
 		a.classify()
 		d.notice(a)
+		if checksNamespace(a, out) {
+			continue
+		}
 		for i, before := range out {
 			if before.retryable() && before.class == Failed && before.signature() == r.signature() {
 				out = slices.Delete(out, i, i+1)
@@ -201,6 +224,17 @@ func (d *deriver) answers(g *group) []*answer {
 		out = append(out, a)
 	}
 	return out
+}
+
+// checksNamespace reports kubectl's question, after an object wasn't found, whether
+// its namespace is there. That it is is not shown.
+func checksNamespace(a *answer, before []*answer) bool {
+	if a.client() != "kubectl" || a.class != Delivered || a.Verb != "get" || a.ObjectRef == nil || a.ObjectRef.Resource != "namespaces" {
+		return false
+	}
+	return slices.ContainsFunc(before, func(b *answer) bool {
+		return b.class == NotFound && b.ObjectRef != nil && b.ObjectRef.Resource != "namespaces" && b.ObjectRef.Namespace == a.ObjectRef.Name
+	})
 }
 
 // notice remembers which pods belong to which service.

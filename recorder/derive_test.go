@@ -209,6 +209,7 @@ func TestCalls(t *testing.T) {
 			{at: 0, request: "/api/v1/namespaces/shop/pods/nope", status: 404, headers: table(get), body: notFound},
 			{at: 1, request: "/api/v1/namespaces/shop/secrets", status: 403, headers: table(kubectl("s2", "get")), body: denied},
 			{at: 2, request: "/api/v1/namespaces/other/pods", status: 501, headers: table(kubectl("s3", "get")), body: uncaught},
+			{at: 0.1, request: "/api/v1/namespaces/shop", headers: get, body: object("Namespace", "v1", "shop", "")},
 			{at: 3, request: "/apis/example.com/v1/gadgets", status: 404, kind: "text/plain", headers: table(kubectl("s4", "get")), body: "404 page not found\n"},
 		}, "not-found kubectl: kubectl get\n  T1{type=pods namespace=shop name=nope output=table} not-found: 404 NotFound\n" +
 			"refused kubectl: kubectl get\n  T1{type=secrets namespace=shop output=table} refused: 403 Forbidden\n" +
@@ -292,6 +293,17 @@ func TestCalls(t *testing.T) {
 			"delivered kubectl: kubectl get\n  T10{node=n1 component=kubelet} delivered: [\"a\" \"b\"]\n" +
 			"delivered kubectl: kubectl get\n  T10{node=n1 component=kubelet} delivered:\n" +
 			"unsupported kubectl: kubectl exec\n"},
+		{"a type that isn't there; a path outside the resources", []step{
+			{at: 0, request: "/api", headers: get, body: "{}"},
+			{at: 0.1, request: "/apis", headers: get, body: "{}"},
+			{at: 1, request: "/apis", headers: kubectl("s2", "get"), body: "{}"},
+		}, "failed kubectl: kubectl get\ndelivered kubectl: kubectl get\n"},
+		{"an empty table watch; rollout shows no YAML", []step{
+			{at: 0, request: "/api/v1/namespaces/shop/pods?limit=500", headers: table(get), body: podTable},
+			{at: 0.1, request: "/api/v1/namespaces/shop/pods?watch=true", headers: table(get)},
+			{at: 1, request: "/apis/apps/v1/namespaces/shop/deployments/web", headers: kubectl("s2", "rollout status"), body: deploy},
+		}, "delivered kubectl: kubectl get\n  T1{type=pods namespace=shop output=table} delivered: row web-6f7d9c8b5d-x2x4z row db-0\n" +
+			"delivered kubectl: kubectl rollout status\n  T1{type=deployments namespace=shop name=web output=object} delivered: Deployment/web\n"},
 		{"a session is a call even without data", []step{
 			{at: 0, request: "/version", headers: kubectl("s1", "version"), body: "{}"},
 			{at: 1, request: "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", headers: kubectl("s2", "auth can-i"), post: "{}", status: 201, body: "{}"},

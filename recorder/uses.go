@@ -60,6 +60,9 @@ func (d *deriver) uses(command string, answers []*answer) []Use {
 	if slices.Contains([]string{"exec", "attach", "cp", "port-forward"}, first) {
 		return nil
 	}
+	if first == "wait" || first == "rollout" {
+		return d.plain(answers) // they print a line about an object, not the object
+	}
 	return d.each(answers)
 }
 
@@ -77,8 +80,8 @@ func isEvents(a *answer) bool {
 	return a.ObjectRef != nil && a.ObjectRef.Resource == "events" && (a.ObjectRef.APIGroup == "" || a.ObjectRef.APIGroup == "events.k8s.io")
 }
 
-// each maps every answer on its own and puts those together that ask for the same.
-func (d *deriver) each(answers []*answer) []Use {
+// plain maps every answer on its own and puts those together that ask for the same.
+func (d *deriver) plain(answers []*answer) []Use {
 	var out []Use
 	at := map[string]int{}
 	add := func(u Use) {
@@ -96,6 +99,12 @@ func (d *deriver) each(answers []*answer) []Use {
 			add(u)
 		}
 	}
+	return out
+}
+
+// each is plain, with the tools that show the same as others do.
+func (d *deriver) each(answers []*answer) []Use {
+	out := d.plain(answers)
 	derived := appYAML(out)
 	for _, u := range out {
 		if u.Tool == GetResources && u.Args["type"] == "componentstatuses" {
@@ -413,6 +422,9 @@ func logLines(s string, stamped bool) []string {
 // missedLogs is T5 of a command that got no further than looking the pod up.
 func (d *deriver) missedLogs(answers []*answer) Use {
 	a := answers[len(answers)-1]
+	if failed := keep(answers, func(a *answer) bool { return a.class != Delivered }); len(failed) > 0 {
+		a = failed[len(failed)-1]
+	}
 	args := map[string]string{}
 	if a.ObjectRef != nil {
 		args["namespace"] = a.ObjectRef.Namespace
