@@ -48,6 +48,8 @@ func view(c *Clause, u *recorder.Use, r *rule) (vars map[string]any, why string)
 		switch {
 		case source == "namespace" && value == "*" && !slices.Contains(m, "*"):
 			n.namespace = true
+		case source == "component" && value == "*" && !slices.Contains(m, "*"):
+			n.name = true // the list of component statuses
 		case m.Match(value):
 		case source == "name" && value == "":
 			n.name = true

@@ -116,6 +116,9 @@ func TestSupplies(t *testing.T) {
 		{"kubelet by node conditions", `{tool: T10, args: {node: n1, component: kubelet}, holds: "objects.all(n, n.status.conditions.exists(c, c.type == 'Ready' && c.status == 'Unknown'))"}`, nodeList, true},
 		{"kube-proxy by node conditions", `{tool: T10, args: {node: n1, component: kube-proxy}, holds: "objects.size() > 0"}`, nodeList, false},
 
+		{"one of the component statuses", `{tool: T10, args: {component: scheduler}, holds: "rows.all(r, r.STATUS == 'Unhealthy')"}`, `{"tool":"T10","args":{"component":"*"},"response":{"rows":[{"NAME":"scheduler","STATUS":"Unhealthy"},{"NAME":"etcd-0","STATUS":"Healthy"}]}}`, true},
+		{"a query", `{tool: T8, args: {query: "*throttled*"}, holds: "series.size() == 1"}`, `{"tool":"T8","args":{"query":"rate(container_cpu_cfs_throttled_seconds_total[5m])"},"response":{"series":[{"metric":{}}]}}`, true},
+
 		{"error logs by logs", `{tool: T9, args: {namespace: shop, service: cart}, holds: "lines.exists(l, l.matches('ERROR .* db'))"}`, logs, true},
 		{"logs by error logs", `{tool: T5, args: {namespace: shop, service: cart}, holds: "lines.exists(l, l.contains('no route'))"}`, errorLogs, true},
 		{"a clean log isn't shown by no error lines", `{tool: T5, args: {namespace: shop, service: cart}, holds: "!lines.exists(l, l.contains('started'))"}`, noErrors, false},
