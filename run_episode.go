@@ -152,7 +152,8 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 		return err
 	}
 	log, err := recorder.Open(dir, recorder.Options{
-		Bodies: r.bodies, Now: func() time.Time { return e.CapturedTime(time.Now()) }, Unshift: unshift(episode.Clock),
+		Bodies: r.bodies, Now: func() time.Time { return e.CapturedTime(time.Now()) },
+		Unshift: unshift(episode.Clock, clock.ShiftJSON), UnshiftText: unshift(episode.Clock, clock.ShiftText),
 	})
 	if err != nil {
 		return err
@@ -168,12 +169,13 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 	return errors.Join(err, recorder.SaveCalls(dir, &t, r.bodies))
 }
 
-// unshift moves a body's timestamps back to captured time; nil when nothing was moved.
-func unshift(c clock.Clock) func([]byte) []byte {
+// unshift moves timestamps back to captured time, as shift moved them; nil when
+// nothing was moved.
+func unshift(c clock.Clock, shift func([]byte, time.Duration) []byte) func([]byte) []byte {
 	if c.Offset() == 0 {
 		return nil
 	}
-	return func(b []byte) []byte { return clock.ShiftText(b, -c.Offset()) }
+	return func(b []byte) []byte { return shift(b, -c.Offset()) }
 }
 
 // runAgent starts the agent in a folder of its own and fetches its answer.
@@ -256,7 +258,7 @@ func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episo
 	case errors.Is(cause, errStepLimit):
 		e.Outcome = runs.StepLimit
 	}
-	if err := collectInvocations(env.invocations, dir); err != nil {
+	if err := collectInvocations(env.invocations, dir, unshift(episode.Clock, clock.ShiftText)); err != nil {
 		return err
 	}
 	answer, from, err := findAnswer(recording.answer(), env.answerFile, stdout.end())
@@ -285,33 +287,38 @@ func wrapperFolder(home string) (string, error) {
 	return bin, os.Symlink(self, filepath.Join(bin, "kubectl"))
 }
 
-// collectInvocations moves what the wrapper noted to the episode's record.
-func collectInvocations(from, to string) error {
+// collectInvocations moves what the wrapper noted to the episode's record: in
+// captured time, as everything there.
+func collectInvocations(from, to string, unshift func([]byte) []byte) error {
 	if from == "" {
 		return nil
 	}
-	source, err := os.Open(filepath.Join(from, recorder.WrapperFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	if info, err := os.Lstat(filepath.Join(from, recorder.WrapperFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
+	} else if err != nil || !info.Mode().IsRegular() {
+		return nil // the agent put something else there: what kubectl printed is not known
 	}
+	all, err := recorder.ReadInvocations(from, nil)
 	if err != nil {
-		return err
+		return nil // as above
 	}
-	defer source.Close()
-	info, err := source.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file: the agent replaced it: %w", source.Name(), errors.Join(err))
+	back := func(text string) string {
+		if unshift == nil {
+			return text
+		}
+		return string(unshift([]byte(text)))
 	}
-	target, err := os.OpenFile(filepath.Join(to, recorder.WrapperFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+	var errs []error
+	for _, v := range all {
+		v.Stdout, v.Stderr = back(v.Stdout), back(v.Stderr)
+		if v.Shown != nil {
+			shown := back(*v.Shown)
+			v.Shown = &shown
+		}
+		errs = append(errs, recorder.AppendInvocation(to, v))
 	}
-	_, err = io.Copy(target, io.LimitReader(source, maxInvocations))
-	return errors.Join(err, target.Close())
+	return errors.Join(errs...)
 }
-
-// maxInvocations bounds what the wrapper may have noted, in bytes.
-const maxInvocations = 256 << 20
 
 // findAnswer takes the answer that was handed in, else the file's, else the end of
 // standard output if it holds one.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kubecase/kubecase/apiserver"
 	"github.com/kubecase/kubecase/fixtures"
-	"github.com/kubecase/kubecase/fixtures/cases"
 	"github.com/kubecase/kubecase/fixtures/clock"
 	"github.com/kubecase/kubecase/kubeconfigs"
 	"github.com/kubecase/kubecase/shims/logs"
@@ -42,10 +41,7 @@ func startServer(t *testing.T, mode string) *Server {
 // startCase starts kubecase on a shipped case.
 func startCase(t *testing.T, mode, fixture string) *Server {
 	t.Helper()
-	c, err := cases.Open(fixture)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := restored(t, fixture)
 	groups := map[string][]string{}
 	if fixture == kubeletCase {
 		groups["viewer"] = []string{"viewers"} // as that cluster's certificate has it

@@ -127,6 +127,9 @@ func groupRequests(requests []Request, gap time.Duration) []*group {
 // asks without a session before it runs the real kubectl, to the session that follows.
 func absorbProbes(groups []*group, gap time.Duration) []*group {
 	return slices.DeleteFunc(groups, func(p *group) bool {
+		if p.session == "" && !p.data && p.requests[0].client() == "kubectl-dispatcher" {
+			return true // a dispatcher that says its own name; the kubectl that it runs is the call
+		}
 		if p.session != "" || len(p.requests) != 1 || p.requests[0].path != "/version" || p.requests[0].client() != "kubectl" {
 			return false
 		}

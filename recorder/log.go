@@ -45,6 +45,8 @@ type Options struct {
 	// Unshift moves the timestamps in a body, or in a query's value, back to captured
 	// time. Nil when nothing is moved. It must not change its argument.
 	Unshift func([]byte) []byte
+	// UnshiftText is Unshift for bodies of plain text, such as logs; nil: Unshift.
+	UnshiftText func([]byte) []byte
 	// MaxBody bounds a stored body, in bytes, default 16 MiB: of a longer one the start is
 	// kept, with the size and digest of the whole.
 	MaxBody int64
@@ -289,11 +291,20 @@ func (l *Log) storeStream(event *auditv1.Event, body []byte) error {
 }
 
 // captured moves a body's times to captured time.
-func (l *Log) captured(body []byte) []byte {
-	if l.o.Unshift == nil || len(body) == 0 {
+func (l *Log) captured(contentType string, body []byte) []byte {
+	unshift := l.unshift(contentType)
+	if unshift == nil || len(body) == 0 {
 		return body
 	}
-	return l.o.Unshift(body)
+	return unshift(body)
+}
+
+// unshift is what moves the times in bodies of a type; nil: nothing is moved.
+func (l *Log) unshift(contentType string) func([]byte) []byte {
+	if l.o.UnshiftText != nil && strings.HasPrefix(contentType, "text/plain") {
+		return l.o.UnshiftText
+	}
+	return l.o.Unshift
 }
 
 // parseEvent reads a line as an audit event.

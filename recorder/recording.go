@@ -162,7 +162,7 @@ func (w *recording) FlushError() error {
 
 func (w *recording) startStream() error {
 	w.event.Annotations[KeyStream] = "true"
-	s, err := w.log.newStream(string(w.event.AuditID), w.Header().Get("Content-Encoding") == "")
+	s, err := w.log.newStream(string(w.event.AuditID), w.Header())
 	if err != nil {
 		return err
 	}
@@ -329,7 +329,7 @@ func (w *recording) storeInput(e *auditv1.Event) {
 		return
 	}
 	// A request is evidence of nothing; that its body can't be stored fails no response.
-	if digest, added, err := w.log.o.Bodies.Put(w.log.captured(body)); err == nil {
+	if digest, added, err := w.log.o.Bodies.Put(w.log.captured("", body)); err == nil {
 		w.log.stored.Add(int64(added))
 		e.Annotations[KeyRequestBody] = digest
 	}
@@ -358,7 +358,7 @@ func (w *recording) storeBody(e *auditv1.Event, key any) error {
 		}
 		body = plain
 	}
-	body = w.log.captured(body)
+	body = w.log.captured(w.Header().Get("Content-Type"), body)
 	if w.whole != nil {
 		e.Annotations[KeyTruncated] = "body"
 		e.Annotations[KeyWireDigest] = hex.EncodeToString(w.whole.Sum(nil))

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -18,22 +19,27 @@ const (
 // stream is the file of a response that is being sent: each piece is in it, in
 // captured time, before the client gets it.
 type stream struct {
-	log   *Log
-	path  string
-	file  *os.File
-	plain bool  // timestamps can be moved: the bytes aren't compressed
-	size  int64 // bytes in the file
-	over  bool  // MaxBody was reached
-	last  []byte
+	log  *Log
+	path string
+	file *os.File
+	// unshift moves timestamps; nil when none are moved, or the bytes are compressed.
+	unshift func([]byte) []byte
+	size    int64 // bytes in the file
+	over    bool  // MaxBody was reached
+	last    []byte
 }
 
-func (l *Log) newStream(id string, plain bool) (*stream, error) {
+func (l *Log) newStream(id string, header http.Header) (*stream, error) {
 	path := l.streamPath(id)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("recorder: %w", err)
 	}
-	return &stream{log: l, path: path, file: file, plain: plain && l.o.Unshift != nil}, nil
+	s := &stream{log: l, path: path, file: file}
+	if header.Get("Content-Encoding") == "" {
+		s.unshift = l.unshift(header.Get("Content-Type"))
+	}
+	return s, nil
 }
 
 func (s *stream) append(p []byte) error {
@@ -45,14 +51,14 @@ func (s *stream) append(p []byte) error {
 		return nil
 	}
 	at, out := s.size, p
-	if s.plain {
+	if s.unshift != nil {
 		joined := append(append([]byte(nil), s.last...), p...)
-		moved := s.log.o.Unshift(joined)
+		moved := s.unshift(joined)
 		if len(moved) == len(joined) {
 			again := min(len(s.last), unshiftWindow)
 			at, out = s.size-int64(again), moved[len(s.last)-again:]
 		} else {
-			out = s.log.o.Unshift(p)
+			out = s.unshift(p)
 		}
 		s.last = append(s.last[:0], joined[max(0, len(joined)-unshiftContext):]...)
 	}
@@ -84,7 +90,7 @@ func (s *stream) finish(e *auditv1.Event) error {
 		if err != nil {
 			e.Annotations[KeyTruncated] = "body"
 		}
-		body = s.log.captured(plain)
+		body = s.log.captured(e.Annotations[KeyContentType], plain)
 	}
 	if s.over {
 		e.Annotations[KeyTruncated] = "body"
