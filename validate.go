@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,18 +35,22 @@ func (a *app) newValidate() *cobra.Command {
 		Short: "Check cases and say what is wrong with each, where, and how to mend it",
 		Long: `Check cases: every problem is printed with its file, its place and its fix, not
 only the first. Warnings don't make a case invalid. The exit code is 3 when a
-case is invalid.`,
+case is invalid.
+
+A truth.yaml is checked against the case: each clause is asked for with kubectl
+and its predicate must hold over the answer, all together must close the evidence
+graph, and nothing that is served may give the fault away.`,
 		Example:           "  kubecase validate ./my-case\n  kubecase validate ./my-case.tar.gz -o json",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeCases,
-		RunE: func(_ *cobra.Command, names []string) error {
+		RunE: func(cmd *cobra.Command, names []string) error {
 			format, err := a.outputFormat()
 			if err != nil {
 				return err
 			}
 			var all []validation
 			for _, name := range names {
-				v, err := validateCase(name)
+				v, err := a.validateCase(cmd.Context(), name)
 				if err != nil {
 					return err
 				}
@@ -70,8 +75,8 @@ case is invalid.`,
 }
 
 // validateCase collects the problems of one case: those of its files, then
-// whether the API server can serve it.
-func validateCase(name string) (validation, error) {
+// whether the API server can serve it, then those of its truth.
+func (a *app) validateCase(ctx context.Context, name string) (validation, error) {
 	v := validation{Case: name, Valid: true}
 	if !slices.Contains(cases.Names(), name) {
 		problems, err := fixtures.Validate(name)
@@ -97,10 +102,15 @@ func validateCase(name string) (validation, error) {
 		v.Valid = false
 		v.Problems = append(v.Problems, validationProblem{Severity: string(fixtures.SeverityError), Problem: err.Error()})
 	}
-	if err := c.Close(); err != nil {
-		return v, errors.Join(err)
+	if v.Valid {
+		problems, err := a.validateTruth(ctx, c)
+		if err != nil {
+			return v, errors.Join(err, c.Close())
+		}
+		v.Problems = append(v.Problems, problems...)
+		v.Valid = len(problems) == 0
 	}
-	return v, nil
+	return v, c.Close()
 }
 
 func (a *app) printValidation(v validation) {

@@ -57,7 +57,7 @@ type MilestoneState struct {
 	Credits        []int    `json:"credits,omitempty"`
 }
 
-// Scan computes the process metrics of EVALUATION §2 from what each call
+// Scan computes the process metrics of docs/metrics.md from what each call
 // supplied, in one pass over the calls in their order. The graph must come from
 // ParseTruth or NewGraph.
 func Scan(g *Graph, calls []Observation) *Process {

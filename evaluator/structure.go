@@ -31,7 +31,7 @@ type planGroup struct {
 }
 
 // NewGraph checks the structure of a graph that was put together in code (see
-// EVALUATION §4.1) and makes it ready for Scan. Predicates are not compiled.
+// docs/evidence-graphs.md) and makes it ready for Scan. Predicates are not compiled.
 func NewGraph(g Graph) (*Graph, error) {
 	p := &problems{file: "graph"}
 	g.link(p)
