@@ -19,7 +19,7 @@ const modulePath = "github.com/kubecase/kubecase"
 // may always import what is below it; package main imports everything.
 var mayImport = map[string][]string{
 	"apiserver":   {"fixtures"},
-	"conformance": {"apiserver", "fixtures", "kubeconfigs", "shims"}, // tests only
+	"conformance": {"apiserver", "evaluator", "fixtures", "kubeconfigs", "recorder", "shims"}, // tests only
 	"evaluator":   {"recorder"},
 	"fixtures":    nil,
 	"kubeconfigs": nil,
