@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kubecase/kubecase/evaluator"
+	"github.com/kubecase/kubecase/evaluator/report"
 	"github.com/kubecase/kubecase/recorder"
 	"github.com/kubecase/kubecase/recorder/runs"
 )
@@ -63,12 +64,20 @@ scored is counted beside them and never as zero.`,
 				return err
 			}
 			s.by, s.listed = by, a.config.GetBool("episodes")
+			if file := a.config.GetString("html"); file != "" {
+				if err := s.writeHTML(cmd.Context(), file, a.config.GetInt("html-details")); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.err, "report: %s\n", file)
+			}
 			return a.printScores(s, format)
 		},
 	}
 	f := c.Flags()
 	f.StringSlice("by", []string{"agent"}, "break the figures down by agent, system, category, difficulty; several separated by commas")
 	f.Bool("episodes", false, "list every episode, not only figures over them")
+	f.String("html", "", "write a page to this file too; it tells the truth of the cases")
+	f.Int("html-details", report.DefaultDetails, "show at most so many episodes call by call in the page")
 	f.Bool("current-truth", false, "score against the cases' truth as it is now, not as it was when the run began")
 	addOutputFlag(c, false)
 	c.Flags().Lookup("output").Usage = "output format: json, yaml, csv or markdown"
@@ -103,6 +112,8 @@ type scoredEpisode struct {
 	folder  *runs.Folder
 	episode runs.Episode
 	score   *evaluator.Score
+	of      *evaluator.Evaluator
+	bodies  *recorder.Bodies
 }
 
 // holdsAnswer reports whether a text holds a diagnosis.
@@ -154,7 +165,7 @@ func scoreRuns(ctx context.Context, folders []*runs.Folder, current bool) (*scor
 				continue
 			}
 			at := len(s.episodes)
-			s.episodes = append(s.episodes, scoredEpisode{folder: folder, episode: e})
+			s.episodes = append(s.episodes, scoredEpisode{folder: folder, episode: e, of: of, bodies: bodies})
 			group.Go(func() error {
 				score, err := scoreEpisode(ctx, folder, bodies, of, e, systems[e.Case])
 				mu.Lock()
@@ -238,22 +249,9 @@ func scoreEpisode(ctx context.Context, folder *runs.Folder, bodies *recorder.Bod
 	if err != nil {
 		return nil, err
 	}
-	t, err := recorder.LoadCalls(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		t, err = recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: bodies}, e.CapturedTime)
-	}
-	if err != nil {
+	if ep.Trajectory, err = loadTrajectory(dir, bodies, e); err != nil {
 		ep.Infrastructure = "the record is damaged: " + err.Error()
 		return of.Score(ctx, ep)
-	}
-	ep.Trajectory = &t
-	for i := range t.Calls {
-		for j := range t.Calls[i].Uses {
-			if err := t.Calls[i].Uses[j].LoadResponse(bodies); err != nil {
-				ep.Trajectory, ep.Infrastructure = nil, "the record is damaged: "+err.Error()
-				return of.Score(ctx, ep)
-			}
-		}
 	}
 	answer, err := os.ReadFile(filepath.Join(dir, runs.AnswerFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -263,6 +261,25 @@ func scoreEpisode(ctx context.Context, folder *runs.Folder, bodies *recorder.Bod
 		ep.Submission = submission
 	}
 	return of.Score(ctx, ep)
+}
+
+// loadTrajectory reads an episode's calls with their responses.
+func loadTrajectory(dir string, bodies *recorder.Bodies, e runs.Episode) (*recorder.Trajectory, error) {
+	t, err := recorder.LoadCalls(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		t, err = recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: bodies}, e.CapturedTime)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range t.Calls {
+		for j := range t.Calls[i].Uses {
+			if err := t.Calls[i].Uses[j].LoadResponse(bodies); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &t, nil
 }
 
 // tableMetrics are the columns of tables.

@@ -24,9 +24,10 @@ const (
 	svgSkip = 20
 )
 
-// svgStyle colours the drawing for light and dark pages. A page that chooses
-// itself sets the class kc-light or kc-dark on an element around it.
-const svgStyle = `.kc-graph{--kc-ink:#1c2430;--kc-line:#6b7686;--kc-box:#ffffff;--kc-missing:#f3f4f6;--kc-established:#fff0bf;--kc-grounded:#d2f0d5;font:13px/18px ui-sans-serif,system-ui,sans-serif}
+// SVGStyle is the style sheet in each drawing. It colours for light and dark
+// pages; a page that chooses itself sets the class kc-light or kc-dark on an element
+// around it. A page with many drawings may leave the element out and have it once.
+const SVGStyle = `.kc-graph{--kc-ink:#1c2430;--kc-line:#6b7686;--kc-box:#ffffff;--kc-missing:#f3f4f6;--kc-established:#fff0bf;--kc-grounded:#d2f0d5;font:13px/18px ui-sans-serif,system-ui,sans-serif}
 @media (prefers-color-scheme:dark){.kc-graph{--kc-ink:#e6eaf0;--kc-line:#93a0b2;--kc-box:#1b212b;--kc-missing:#262c36;--kc-established:#574714;--kc-grounded:#1d4a27}}
 .kc-light .kc-graph{--kc-ink:#1c2430;--kc-line:#6b7686;--kc-box:#ffffff;--kc-missing:#f3f4f6;--kc-established:#fff0bf;--kc-grounded:#d2f0d5}
 .kc-dark .kc-graph{--kc-ink:#e6eaf0;--kc-line:#93a0b2;--kc-box:#1b212b;--kc-missing:#262c36;--kc-established:#574714;--kc-grounded:#1d4a27}
@@ -64,7 +65,7 @@ func (g *Graph) SVG(w io.Writer, states map[string]State) error {
 	}
 	width, height = width+svgMargin, height+svgMargin
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="kc-graph" role="img" aria-label="Evidence graph" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f">`+"\n<style>%s</style>\n", width, height, width, height, svgStyle)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="kc-graph" role="img" aria-label="Evidence graph" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f">`+"\n<style>%s</style>\n", width, height, width, height, SVGStyle)
 	for _, path := range paths {
 		first, last := path[0], path[len(path)-1]
 		x, y := first.x+first.width/2, first.y+first.height
