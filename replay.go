@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +31,10 @@ type replay struct {
 }
 
 // newReplay serves a case to this program alone. The case's own clock is used: nothing moves.
-func (a *app) newReplay(c *fixtures.Case) (r *replay, err error) {
+func (a *app) newReplay(c *fixtures.Case) (*replay, error) { return a.newReplayWith(c, nil) }
+
+// newReplayWith puts a handler in front of the case, outside of what is recorded.
+func (a *app) newReplayWith(c *fixtures.Case, front func(http.Handler) http.Handler) (r *replay, err error) {
 	r = &replay{captured: c.Manifest().Capture.Time.UTC()}
 	if r.dir, err = os.MkdirTemp(a.tempDir, "replay-"); err != nil {
 		return nil, err
@@ -48,8 +52,12 @@ func (a *app) newReplay(c *fixtures.Case) (r *replay, err error) {
 	if r.bodies, err = recorder.OpenBodies(filepath.Join(r.dir, "bodies")); err != nil {
 		return r, err
 	}
-	recording := &episodeRecording{fixture: c}
-	if r.episode, err = r.serving.api.AddEpisode(apiserver.EpisodeOptions{Case: c, Clock: clock.Captured, Wrap: recording.wrap}); err != nil {
+	recording := &episodeRecording{}
+	wrap := recording.wrap
+	if front != nil {
+		wrap = func(next http.Handler) http.Handler { return front(recording.wrap(next)) }
+	}
+	if r.episode, err = r.serving.api.AddEpisode(apiserver.EpisodeOptions{Case: c, Clock: clock.Captured, Wrap: wrap}); err != nil {
 		return r, err
 	}
 	record := filepath.Join(r.dir, "record")
@@ -87,6 +95,13 @@ func (r *replay) run(ctx context.Context, args []string) (string, error) {
 		err = nil
 	}
 	return string(out), err
+}
+
+// asEpisode lets f have a request inside the episode, with its credentials.
+func (r *replay) asEpisode(req *http.Request, f func(*http.Request) ([]map[string]any, error)) ([]map[string]any, error) {
+	req = req.Clone(r.serving.api.WithEpisode(req.Context(), r.episode))
+	req.Header.Set("Authorization", "Bearer "+r.episode.Token)
+	return f(req)
 }
 
 // trajectory is what was asked so far.

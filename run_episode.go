@@ -134,7 +134,7 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 	}
 	m := c.Manifest()
 	e.Captured = m.Capture.Time.UTC()
-	recording := &episodeRecording{fixture: c}
+	recording := &episodeRecording{}
 	episode, err := r.server.api.AddEpisode(apiserver.EpisodeOptions{
 		Case: c, Clock: r.options.clockMode(), User: r.options.serving.asUser, UID: r.options.serving.asUID, Groups: r.options.serving.asGroups,
 		Start: e.Started, Wrap: recording.wrap,
@@ -166,7 +166,32 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 		return err
 	}
 	t, err := recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: r.bodies}, e.CapturedTime)
-	return errors.Join(err, recorder.SaveCalls(dir, &t, r.bodies))
+	return errors.Join(err, recorder.SaveCalls(dir, &t, r.bodies), r.judge(ctx, c, p.of.Name, dir))
+}
+
+// judge judges a proposed repair, which needs the case; scoring reads the result.
+func (r *runner) judge(ctx context.Context, c *fixtures.Case, name, dir string) error {
+	data, path, err := r.folder.Truth(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	truth, err := evaluator.ParseTruth(path, data)
+	if err != nil {
+		return err
+	}
+	answer, err := os.ReadFile(filepath.Join(dir, runs.AnswerFile))
+	if err != nil {
+		return err
+	}
+	submission, err := evaluator.FindSubmission(answer)
+	if err != nil {
+		return nil // nothing was submitted
+	}
+	j, err := r.app.judgeMitigation(ctx, c, truth, submission)
+	return errors.Join(err, keepJudgement(dir, j))
 }
 
 // unshift moves timestamps back to captured time, as shift moved them; nil when
@@ -348,7 +373,6 @@ func findAnswer(submitted []byte, file string, stdout []byte) (answer []byte, fr
 // episodeRecording stands around an episode's handler: it records what passes and
 // takes the answer.
 type episodeRecording struct {
-	fixture     *fixtures.Case
 	invocations string
 
 	mu       sync.Mutex

@@ -260,6 +260,13 @@ func scoreEpisode(ctx context.Context, folder *runs.Folder, bodies *recorder.Bod
 	if submission, err := evaluator.FindSubmission(answer); err == nil {
 		ep.Submission = submission
 	}
+	judged, err := readJudgement(dir)
+	if err != nil {
+		return nil, err
+	}
+	if judged != nil {
+		ep.Mitigation = &judged.Mark
+	}
 	return of.Score(ctx, ep)
 }
 

@@ -223,6 +223,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	e.handler.ServeHTTP(w, req)
 }
 
+// WithEpisode makes a context whose requests are the episode's, for a handler of
+// EpisodeOptions.Wrap that asks on its own behalf.
+func (s *Server) WithEpisode(ctx context.Context, e *Episode) context.Context {
+	return withEpisode(ctx, e)
+}
+
 // shutdown tells upstream's watches that the server goes away.
 type shutdown <-chan struct{}
 
