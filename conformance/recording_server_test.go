@@ -161,7 +161,7 @@ func (e *recordedEpisode) kubectl(t testing.TB, binary, home string, args ...str
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, binary, args...)
-	command.Env, command.Dir = e.env(home, "KUBE_EDITOR=/bin/true"), home
+	command.Env, command.Dir = e.env(home, "KUBE_EDITOR="+filepath.Join(home, "editor")), home
 	out, errs := &strings.Builder{}, &strings.Builder{}
 	command.Stdout, command.Stderr = out, errs
 	r := kubectlRun{start: time.Now()}
@@ -222,23 +222,25 @@ func (r kubectlRun) between(calls []recorder.Call) (out []recorder.Call) {
 
 var builtInOnce sync.Map // "" -> func() (string, error)
 
-// builtIn is a kubectl that is kubecase, built once for all tests in a folder that
-// the machine may clear; KUBECASE_KUBECTL_BUILT_IN names one that is there.
+// builtIn is a kubectl that is kubecase, built once for all tests in the user's cache
+// folder; KUBECASE_KUBECTL_BUILT_IN names one to use instead.
 func builtIn(t testing.TB) string {
 	t.Helper()
 	if binary := os.Getenv("KUBECASE_KUBECTL_BUILT_IN"); binary != "" {
 		return binary
 	}
 	build, _ := builtInOnce.LoadOrStore("", sync.OnceValues(func() (string, error) {
-		dir, err := os.MkdirTemp("", "kubecase-built-in-")
+		cache, err := os.UserCacheDir()
 		if err != nil {
 			return "", err
 		}
-		binary := filepath.Join(dir, "kubectl")
-		if out, err := exec.Command("go", "build", "-o", binary, "..").CombinedOutput(); err != nil {
+		// Renamed when it is whole, so that a kubectl that runs isn't written to.
+		binary := filepath.Join(cache, "kubecase", "built-in", "kubectl")
+		partial := fmt.Sprintf("%s.%d", binary, os.Getpid())
+		if out, err := exec.Command("go", "build", "-o", partial, "..").CombinedOutput(); err != nil {
 			return "", fmt.Errorf("building kubecase: %w\n%s", err, out)
 		}
-		return binary, nil
+		return binary, os.Rename(partial, binary)
 	}))
 	binary, err := build.(func() (string, error))()
 	if err != nil {
@@ -249,7 +251,7 @@ func builtIn(t testing.TB) string {
 
 // recordedKubectls are the kubectls whose traffic is recorded, by name: the oldest
 // and the newest installed and the built-in one; all with KUBECASE_ALL_KUBECTLS.
-func recordedKubectls(t testing.TB) map[string]string {
+func recordedKubectls(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{"built-in": builtIn(t)}
 	installed := installedKubectls()
@@ -261,6 +263,9 @@ func recordedKubectls(t testing.TB) map[string]string {
 	}
 	for _, name := range installed {
 		out[filepath.Base(name)] = name
+	}
+	if os.Getenv("KUBECASE_ALL_KUBECTLS") != "" {
+		out["kubectl.1.34"] = kubectlBinary(t, "1.34")
 	}
 	return out
 }
