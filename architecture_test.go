@@ -18,6 +18,7 @@ const modulePath = "github.com/kubecase/kubecase"
 // mayImport is which of the module's folders each folder may import. A folder
 // may always import what is below it; package main imports everything.
 var mayImport = map[string][]string{
+	"agents":      nil, // programs of their own that know nothing of kubecase
 	"apiserver":   {"fixtures"},
 	"conformance": {"apiserver", "evaluator", "fixtures", "kubeconfigs", "recorder", "shims"}, // tests only
 	"evaluator":   {"recorder"},

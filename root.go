@@ -122,7 +122,7 @@ KUBECASE_PORT) or in a file (--config), in this order.`,
 		return usagef("%w; see '%s --help'", err, cmd.CommandPath())
 	})
 	root.AddCommand(a.newServe(), a.newShell(), a.newKubectl(), a.newCases(), a.newValidate(), a.newVersion(),
-		a.newRun(), a.newSubmit(), a.newScore(), a.newGraph(), a.newExplainClause())
+		a.newRun(), a.newSubmit(), a.newScore(), a.newWatch(), a.newGraph(), a.newExplainClause(), a.newSandbox())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}
