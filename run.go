@@ -250,7 +250,12 @@ func readTruth(c *fixtures.Case) ([]byte, error) {
 const maxTruth = 4 << 20
 
 // runAndReport runs what is not finished and prints the scores of all.
-func (a *app) runAndReport(ctx context.Context, folder *runs.Folder, o runOptions, format string) error {
+func (a *app) runAndReport(ctx context.Context, folder *runs.Folder, o runOptions, format string) (err error) {
+	release, err := holdRun(folder.Dir())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	done, err := folder.Episodes()
 	if err != nil {
 		return err
