@@ -85,6 +85,17 @@ func (r *Request) isReview() bool {
 		(r.ObjectRef.APIGroup == "authorization.k8s.io" || r.ObjectRef.APIGroup == "authentication.k8s.io")
 }
 
+// isConnect reports a request for a stream into a container.
+func (r *Request) isConnect() bool {
+	return r.ObjectRef != nil && r.ObjectRef.Resource == "pods" && slices.Contains([]string{"exec", "attach", "portforward"}, r.ObjectRef.Subresource)
+}
+
+// isRefusedWebSocket reports an attempt after which Kubernetes' clients try SPDY: any
+// answer to a request for a WebSocket that opens none.
+func (r *Request) isRefusedWebSocket() bool {
+	return r.Method() == "GET" && r.Status() != 101
+}
+
 func (r *Request) isWrite() bool {
 	if r.Source() != Kubernetes || r.isReview() {
 		return false

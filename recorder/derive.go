@@ -216,7 +216,8 @@ func (d *deriver) answers(g *group) []*answer {
 			continue
 		}
 		for i, before := range out {
-			if before.retryable() && before.class == Failed && before.signature() == r.signature() {
+			again := before.retryable() && before.class == Failed || before.isConnect() && before.isRefusedWebSocket()
+			if again && before.signature() == r.signature() {
 				out = slices.Delete(out, i, i+1)
 				break
 			}

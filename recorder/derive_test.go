@@ -196,6 +196,18 @@ func TestCalls(t *testing.T) {
 			"  T1{type=services namespace=shop name=web output=object} delivered: Service/web\n" +
 			"  T1{type=deployments namespace=shop name=web output=object} delivered: Deployment/web\n" +
 			"  T3{namespace=shop service=web} delivered: Deployment/web Service/web\n"},
+		{"a watch from nowhere is a question of its own", []step{
+			{at: 0, request: "/api/v1/namespaces/shop/pods", headers: agent("python"), body: list("Pod", "v1", pod)},
+			{at: 0.5, request: "/api/v1/namespaces/shop/pods?watch=True", headers: agent("python"), body: `{"type":"ADDED","object":` + pod + "}\n"},
+		}, "delivered python: list pods\n  T1{type=pods namespace=shop output=object} delivered: Pod/web-1\n" +
+			"delivered python: watch pods\n  T1{type=pods namespace=shop output=object} delivered: Pod/web-1\n"},
+		{"a refused WebSocket and the SPDY after it are one attempt", []step{
+			{at: 0, request: "/api/v1/namespaces/shop/pods/web-1/exec?command=nc&command=-zv&command=db&command=5432", status: 501, headers: agent("probe/v1"), body: uncaught},
+			{at: 0.1, request: "POST /api/v1/namespaces/shop/pods/web-1/exec?command=nc&command=-zv&command=db&command=5432", status: 501, headers: agent("probe/v1"), body: uncaught},
+			{at: 0.2, request: "/api/v1/namespaces/shop/pods/web-1/portforward?ports=80", status: 403, headers: agent("probe/v1"), body: denied},
+			{at: 0.3, request: "POST /api/v1/namespaces/shop/pods/web-1/portforward?ports=80", status: 101, headers: agent("probe/v1")},
+		}, "unsupported probe: get pods/web-1 exec\n  T6{namespace=shop service=db port=5432} unsupported: 501 UnsupportedQuery\n" +
+			"delivered probe: get pods/web-1 portforward\n  T6{namespace=shop service=web port=80} delivered:\n"},
 		{"pages are one list", []step{
 			{at: 0, request: "/api/v1/namespaces/shop/configmaps?limit=1", headers: get, body: list("ConfigMap", "v1", `{"metadata":{"name":"a","namespace":"shop"}}`)},
 			{at: 9, request: "/api/v1/namespaces/shop/configmaps?continue=x&limit=1", headers: get, body: list("ConfigMap", "v1", `{"metadata":{"name":"b","namespace":"shop"}}`)},

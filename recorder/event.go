@@ -77,7 +77,7 @@ var secretParameters = map[string]bool{"access_token": true, "token": true, "id_
 func capturedURI(path, rawQuery string, unshift func([]byte) []byte) (uri string, cut bool) {
 	uri = path
 	if rawQuery != "" {
-		uri += "?" + capturedQuery(rawQuery, unshift)
+		uri += "?" + capturedQuery(rawQuery, unshift, takesSeconds(path))
 	}
 	if len(uri) > uriLimit {
 		return strings.ToValidUTF8(uri[:uriLimit], ""), true
@@ -86,8 +86,8 @@ func capturedURI(path, rawQuery string, unshift func([]byte) []byte) (uri string
 }
 
 // capturedQuery works on each parameter in place, so that what needs no change
-// keeps its order and its escapes.
-func capturedQuery(raw string, unshift func([]byte) []byte) string {
+// keeps its order and its escapes. seconds: some values are times in Unix seconds.
+func capturedQuery(raw string, unshift func([]byte) []byte, seconds bool) string {
 	if unshift == nil && !strings.Contains(raw, "=") {
 		return raw
 	}
@@ -112,7 +112,11 @@ func capturedQuery(raw string, unshift func([]byte) []byte) string {
 		if err != nil {
 			continue
 		}
-		if moved := string(unshift([]byte(plain))); moved != plain {
+		moved := string(unshift([]byte(plain)))
+		if seconds && secondsParameters[name] {
+			moved = capturedSeconds(moved, unshift)
+		}
+		if moved != plain {
 			parts[i] = key + "=" + url.QueryEscape(moved)
 		}
 	}

@@ -62,6 +62,9 @@ func (r *Request) signature() string {
 		}
 	}
 	method := r.Method()
+	if r.isConnect() {
+		method = "CONNECT" // a WebSocket is asked for with GET, SPDY with POST
+	}
 	return method + " " + r.path + "?" + q.Encode() + " " + r.Annotations[KeyRequestBody]
 }
 
@@ -162,10 +165,13 @@ func (g *group) continues(r *Request) bool {
 	if last == nil {
 		return g.habit == eachQuery && g.prepares(r)
 	}
-	if last.retryable() && !last.End().After(r.Start()) {
+	if (last.retryable() || last.isConnect() && last.isRefusedWebSocket()) && !last.End().After(r.Start()) {
 		return true
 	}
 	if g.habit == eachRequest || r.isHousekeeping() {
+		return false
+	}
+	if r.isWatch() && !r.follows() {
 		return false
 	}
 	return r.isWatch() && !last.isWatch() || r.query.Get("continue") != "" ||
@@ -173,6 +179,13 @@ func (g *group) continues(r *Request) bool {
 }
 
 func (r *Request) isWatch() bool { return r.Verb == "watch" }
+
+// follows reports a watch that goes on from what its client knows, or that a client which
+// keeps a list begins anew. One from nowhere is a question of its own.
+func (r *Request) follows() bool {
+	version := r.query.Get("resourceVersion")
+	return version != "" && version != "0" || r.query.Get("sendInitialEvents") == "true"
+}
 
 // prepares reports that the group so far only looked up the pod whose log r reads.
 func (g *group) prepares(r *Request) bool {

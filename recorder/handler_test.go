@@ -327,6 +327,60 @@ func TestStreamIsOnRecordAsItGoes(t *testing.T) {
 	}
 }
 
+// TestPackedStream: a compressed stream is readable while it goes on, and after its
+// server was killed, although the end of the packing is missing.
+func TestPackedStream(t *testing.T) {
+	l, bodies := newLog(t, nil)
+	sent, end := make(chan struct{}), make(chan struct{})
+	s := serve(t, l, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Content-Type", "application/json")
+		packed := gzip.NewWriter(w)
+		for _, piece := range []string{`{"t":"2031-03-01"}` + "\n", `{"t":"2031-03-02"}` + "\n"} {
+			_, _ = io.WriteString(packed, piece)
+			_ = packed.Flush()
+			w.(http.Flusher).Flush()
+		}
+		close(sent)
+		<-end
+		_ = packed.Close()
+	})
+	done := make(chan string)
+	go func() {
+		_, body := get(t, s.URL+"/e/4f3a/api/v1/pods?watch=true")
+		done <- body
+	}()
+	<-sent
+	if got, want := bodyOf(t, l, bodies, recorded(t, l)[0]), "{\"t\":\"2031-03-01\"}\n{\"t\":\"2031-03-02\"}\n"; got != want {
+		t.Errorf("while it goes on the record has %q, want %q", got, want)
+	}
+	killed := filepath.Join(t.TempDir(), "killed")
+	if err := os.CopyFS(killed, os.DirFS(l.Dir())); err != nil {
+		t.Fatal(err)
+	}
+	close(end)
+	<-done
+	s.Close()
+	const captured = "{\"t\":\"2026-03-01\"}\n{\"t\":\"2026-03-02\"}\n"
+	if got := bodyOf(t, l, bodies, recorded(t, l)[0]); got != captured {
+		t.Errorf("at the end the record has %q, want %q", got, captured)
+	}
+	mended, err := recorder.Open(killed, recorder.Options{Bodies: bodies, Unshift: func(b []byte) []byte {
+		return bytes.ReplaceAll(b, []byte("2031-"), []byte("2026-"))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mended.Close() }()
+	r := recorded(t, mended)[0]
+	if got := bodyOf(t, mended, bodies, r); got != captured {
+		t.Errorf("after a kill the record has %q, want %q", got, captured)
+	}
+	if r.Annotations[recorder.KeyAborted] != "interrupted" || r.Annotations[recorder.KeyTruncated] != "" {
+		t.Errorf("after a kill: %v", r.Annotations)
+	}
+}
+
 func TestHijack(t *testing.T) {
 	l, _ := newLog(t, nil)
 	h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

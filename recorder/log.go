@@ -80,9 +80,13 @@ type Log struct {
 	broken error
 }
 
+// ErrInUse says that another Log has the record open.
+var ErrInUse = errors.New("the record is open already: end the program that writes it, or name another folder")
+
 // Open opens the record in dir, makes it where there is none, and repairs what a
 // killed process left: a torn or meaningless end is cut off and kept aside, and
-// streams that were under way get their end.
+// streams that were under way get their end. The error is ErrInUse while another Log,
+// of any process, has it open.
 func Open(dir string, o Options) (*Log, error) {
 	if o.Bodies == nil {
 		return nil, errors.New("recorder: Options.Bodies is not set: open a folder for bodies with OpenBodies")
@@ -103,6 +107,9 @@ func Open(dir string, o Options) (*Log, error) {
 	file, err := os.OpenFile(filepath.Join(dir, AuditFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("recorder: %w", err)
+	}
+	if err := lock(file); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	l := &Log{dir: dir, o: o, file: file}
 	if err := l.mend(); err != nil {
@@ -200,7 +207,7 @@ func (l *Log) endInterrupted(event auditv1.Event) error {
 	}
 	event.Annotations[KeyAborted] = "interrupted"
 	if body, err := readBounded(l.streamPath(string(event.AuditID))); err == nil {
-		if err := l.storeStream(&event, body); err != nil {
+		if err := l.storeStream(&event, l.unpacked(&event, body)); err != nil {
 			return err
 		}
 	}
@@ -279,6 +286,20 @@ func (l *Log) store(event *auditv1.Event, body []byte) (digest string, err error
 	l.stored.Add(int64(added))
 	a[KeyBody] = digest
 	return digest, nil
+}
+
+// unpacked is the plain body of a stream, in captured time. One that was aborted
+// lacks the end of its packing, which is no loss.
+func (l *Log) unpacked(event *auditv1.Event, body []byte) []byte {
+	a := event.Annotations
+	if a[KeyContentEncoding] != "gzip" {
+		return body // in captured time already
+	}
+	plain, err := unpack(body, l.o.MaxBody)
+	if err != nil && !(a[KeyAborted] != "" && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF))) {
+		a[KeyTruncated] = "body"
+	}
+	return l.captured(a[KeyContentType], plain)
 }
 
 func (l *Log) storeStream(event *auditv1.Event, body []byte) error {

@@ -136,7 +136,7 @@ func (r *Request) Status() int {
 
 // Body reads the response's body, decoded and in captured time: empty when none
 // was delivered or stored. A response that is still open in the record has what
-// its file holds.
+// its file holds; if it is compressed, its times are still those that the client got.
 func (r *Request) Body(dir string, bodies *Bodies) ([]byte, error) {
 	if digest := r.Annotations[KeyBody]; digest != "" && bodies != nil {
 		return bodies.Get(digest)
@@ -144,7 +144,16 @@ func (r *Request) Body(dir string, bodies *Bodies) ([]byte, error) {
 	if r.Open && r.Annotations[KeyStream] == "true" && dir != "" {
 		body, err := readBounded(filepath.Join(dir, streamsFolder, streamName(string(r.AuditID))))
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
+			// It has ended since the record was read.
+			for event, err := range Events(dir) {
+				if err == nil && event.AuditID == r.AuditID && event.Annotations[KeyBody] != "" && bodies != nil {
+					return bodies.Get(event.Annotations[KeyBody])
+				}
+			}
+			return nil, nil
+		}
+		if r.Annotations[KeyContentEncoding] == "gzip" && len(body) > 0 {
+			body, _ = unpack(body, storedBodyLimit) // its end is still to come
 		}
 		return body, err
 	}

@@ -329,7 +329,12 @@ func (w *recording) storeInput(e *auditv1.Event) {
 		return
 	}
 	// A request is evidence of nothing; that its body can't be stored fails no response.
-	if digest, added, err := w.log.o.Bodies.Put(w.log.captured("", body)); err == nil {
+	if isForm(w.request.Header.Get("Content-Type")) {
+		body = []byte(capturedForm(pathOf(e.RequestURI), string(body), w.log.o.Unshift))
+	} else {
+		body = w.log.captured("", body)
+	}
+	if digest, added, err := w.log.o.Bodies.Put(body); err == nil {
 		w.log.stored.Add(int64(added))
 		e.Annotations[KeyRequestBody] = digest
 	}

@@ -85,13 +85,7 @@ func (s *stream) finish(e *auditv1.Event) error {
 	if err != nil {
 		return fmt.Errorf("recorder: %w", err)
 	}
-	if e.Annotations[KeyContentEncoding] == "gzip" {
-		plain, err := unpack(body, s.log.o.MaxBody)
-		if err != nil {
-			e.Annotations[KeyTruncated] = "body"
-		}
-		body = s.log.captured(e.Annotations[KeyContentType], plain)
-	}
+	body = s.log.unpacked(e, body)
 	if s.over {
 		e.Annotations[KeyTruncated] = "body"
 	}
