@@ -85,7 +85,7 @@ func TestScriptedAgents(t *testing.T) {
 }
 
 // kubecase runs the program and returns what it printed.
-func kubecase(t *testing.T, bin string, args ...string) []byte {
+func kubecase(t testing.TB, bin string, args ...string) []byte {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(bin, "kubecase"), args...)
 	command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir())

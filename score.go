@@ -153,6 +153,7 @@ func scoreRuns(ctx context.Context, folders []*runs.Folder, current bool) (*scor
 			s.truths[c.Name] = truth
 			evaluators[c.Name] = evaluator.New(truth, evaluator.Options{
 				Digest: func(u *recorder.Use) string { return u.ResponseDigest },
+				Load:   func(u *recorder.Use) error { return u.LoadResponse(bodies) },
 			})
 		}
 		episodes, err := folder.Episodes()
@@ -267,7 +268,12 @@ func scoreEpisode(ctx context.Context, folder *runs.Folder, bodies *recorder.Bod
 	if judged != nil {
 		ep.Mitigation = &judged.Mark
 	}
-	return of.Score(ctx, ep)
+	score, err := of.Score(ctx, ep)
+	if err != nil && ctx.Err() == nil {
+		ep.Trajectory, ep.Infrastructure = nil, err.Error()
+		return of.Score(ctx, ep)
+	}
+	return score, err
 }
 
 // loadTrajectory reads an episode's calls with their responses.

@@ -18,6 +18,9 @@ type Options struct {
 	// Digest names a response, so that what clauses say of it is remembered: equal
 	// digests must mean equal responses. Nil, or an empty digest: nothing is.
 	Digest func(*recorder.Use) string
+	// Load fills in the response of a use that holds only its digest; nil: all do hold theirs.
+	// It is called when no remembered answer does.
+	Load func(*recorder.Use) error
 	// Remember bounds how many answers are kept; 0 stands for 100,000.
 	Remember int
 }
@@ -98,7 +101,7 @@ func useKey(u *recorder.Use) string {
 
 // Observe finds out what each call supplies. Predicates that failed, other than
 // for want of something, are told one by one; they supply nothing. The error is
-// the context's.
+// the context's, or Options.Load's.
 func (e *Evaluator) Observe(ctx context.Context, trajectory *recorder.Trajectory) (observations []Observation, failures []string, err error) {
 	if trajectory == nil {
 		return nil, nil, nil
@@ -140,6 +143,13 @@ func (e *Evaluator) ask(ctx context.Context, u *recorder.Use) (*answer, error) {
 				return a, nil
 			}
 		}
+	}
+	if e.options.Load != nil {
+		loaded := *u // the caller's stays small
+		if err := e.options.Load(&loaded); err != nil {
+			return nil, fmt.Errorf("the record is damaged: %w", err)
+		}
+		u = &loaded
 	}
 	a := &answer{}
 	for _, s := range servings {

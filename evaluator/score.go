@@ -133,7 +133,7 @@ type Score struct {
 const NoFaultCategory = "No Fault"
 
 // Score scores an episode. The same input gives the same score. The error is the
-// context's alone.
+// context's, or Options.Load's.
 func (e *Evaluator) Score(ctx context.Context, ep Episode) (*Score, error) {
 	t := e.truth
 	s := &Score{Case: ep.Case, System: ep.System, Agent: ep.Agent, Episode: ep.ID, Submission: ep.Submission, Marks: map[Metric]Mark{}}
