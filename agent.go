@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -74,7 +73,7 @@ func (p agentProcess) run(ctx context.Context) (*int, error) {
 	command.Path = lookPath(p.argv[0], p.env, command.Path)
 	command.Dir, command.Env, command.Stdin = p.dir, p.env, strings.NewReader(p.stdin)
 	command.Stdout, command.Stderr = p.stdout, p.err
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ownGroup(command)
 	// A grandchild that left the group may hold the pipes: they don't keep the episode open.
 	command.WaitDelay = graceTime
 	if command.Err != nil && errors.Is(command.Err, exec.ErrNotFound) && filepath.IsAbs(command.Path) {
@@ -83,25 +82,24 @@ func (p agentProcess) run(ctx context.Context) (*int, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("the agent can't be started: %w", err)
 	}
-	group := -command.Process.Pid
 	ended := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			_ = syscall.Kill(group, syscall.SIGTERM)
+			endGroup(command, false)
 			select {
 			case <-ended:
 			case <-time.After(graceTime):
-				_ = syscall.Kill(group, syscall.SIGKILL)
+				endGroup(command, true)
 			}
 		}
 	})
 	err := command.Wait()
 	close(ended)
 	watching.Wait()
-	_ = syscall.Kill(group, syscall.SIGKILL) // what the agent left running
+	endGroup(command, true) // what the agent left running
 	if ctx.Err() != nil {
 		return nil, nil
 	}

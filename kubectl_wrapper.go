@@ -59,8 +59,8 @@ func (a *app) wrapKubectl(dir string, args []string) int {
 	case err == nil:
 	case errors.As(err, &exit):
 		v.ExitCode = exit.ExitCode()
-		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			v.ExitCode = 128 + int(status.Signal())
+		if code := signalCode(exit.ProcessState); code != 0 {
+			v.ExitCode = code
 		}
 	case command.ProcessState != nil: // who reads the output has left
 		v.ExitCode = command.ProcessState.ExitCode()

@@ -9,27 +9,45 @@ import (
 	"testing"
 )
 
-// TestReadme runs every command that the README shows and compares what it
-// prints: "…" stands for anything within a line.
-func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("README.md")
+// TestDocuments runs every command that the README and the documents show, those of
+// one document in one folder, and compares what it prints: "…" stands for
+// anything within a line, and alone in a line for any lines.
+func TestDocuments(t *testing.T) {
+	names, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	bin := programs(t)
-	examples := readmeExamples(string(text))
-	if len(examples) < 8 {
-		t.Fatalf("only %d examples were found", len(examples))
+	agents, err := filepath.Abs("agents")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, example := range examples {
-		t.Run(example.command, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), "sh", "-c", example.command)
-			command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "TZ=UTC")
-			out, _ := command.CombinedOutput() // refusals exit with 1 and are shown too
-			if !example.matches(string(out)) {
-				t.Errorf("printed:\n%s\nthe README shows:\n%s", out, example.output)
-			}
-		})
+	total := 0
+	for _, name := range append(names, "README.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		examples := readmeExamples(string(text))
+		total += len(examples)
+		dir := t.TempDir()
+		if err := os.Symlink(agents, filepath.Join(dir, "agents")); err != nil {
+			t.Fatal(err)
+		}
+		for _, example := range examples {
+			t.Run(name+"/"+example.command, func(t *testing.T) {
+				command := exec.CommandContext(t.Context(), "sh", "-c", example.command)
+				command.Dir = dir
+				command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "TZ=UTC")
+				out, _ := command.CombinedOutput() // refusals exit with 1 and are shown too
+				if !example.matches(string(out)) {
+					t.Errorf("printed:\n%s\n%s shows:\n%s", out, name, example.output)
+				}
+			})
+		}
+	}
+	if total < 12 {
+		t.Fatalf("only %d examples were found", total)
 	}
 }
 
@@ -68,6 +86,7 @@ var spaces = regexp.MustCompile(` +`)
 // matches compares line by line; the width of columns depends on ages.
 func (e readmeExample) matches(printed string) bool {
 	pattern := regexp.QuoteMeta(spaces.ReplaceAllString(e.output, " "))
+	pattern = strings.ReplaceAll(pattern, "\n…", "(?s:.*)")
 	pattern = strings.ReplaceAll(pattern, "…", ".*?")
 	ok, err := regexp.MatchString("^"+pattern+"$", strings.TrimSpace(spaces.ReplaceAllString(printed, " ")))
 	return err == nil && ok

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -69,7 +68,7 @@ func (a *app) sandbox(argv, read []string, show bool) error {
 	if err != nil {
 		return errors.New("bubblewrap is not installed (bwrap): install the package bubblewrap, or run the agent in a container; see 'kubecase sandbox --help'")
 	}
-	return fmt.Errorf("bwrap: %w", syscall.Exec(bwrap, append([]string{"bwrap"}, args...), a.environ))
+	return fmt.Errorf("bwrap: %w", replaceProcess(bwrap, append([]string{"bwrap"}, args...), a.environ))
 }
 
 // sandboxArgs are bubblewrap's arguments.
