@@ -27,8 +27,8 @@ const (
 // operator's own gets in but what is listed here or asked for with --env.
 type agentEnvironment struct {
 	home, kubeconfig, query, queryFile, answerFile string
-	// path is the search path; wrapper, if set, is put before it.
-	path, wrapper, invocations string
+	// path is the search path; programs is put before it.
+	path, programs, invocations string
 	// extra are NAME=VALUE, last.
 	extra []string
 }
@@ -37,12 +37,8 @@ type agentEnvironment struct {
 var keptVariables = []string{"LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL"}
 
 func (e agentEnvironment) variables(lookup func(string) (string, bool)) []string {
-	path := e.path
-	if e.wrapper != "" {
-		path = e.wrapper + string(os.PathListSeparator) + path
-	}
 	env := []string{
-		"PATH=" + path, "HOME=" + e.home, "TMPDIR=" + e.home, "KUBECONFIG=" + e.kubeconfig,
+		"PATH=" + e.programs + string(os.PathListSeparator) + e.path, "HOME=" + e.home, "TMPDIR=" + e.home, "KUBECONFIG=" + e.kubeconfig,
 		"KUBECASE_QUERY=" + e.query, "KUBECASE_QUERY_FILE=" + e.queryFile, "KUBECASE_ANSWER_FILE=" + e.answerFile,
 	}
 	if e.invocations != "" {

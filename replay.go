@@ -69,7 +69,11 @@ func (a *app) newReplayWith(c *fixtures.Case, front func(http.Handler) http.Hand
 	if err := kubeconfigs.Write(filepath.Join(r.dir, "kubeconfig"), access); err != nil {
 		return r, err
 	}
-	bin, err := wrapperFolder(r.dir)
+	self, err := os.Executable()
+	if err != nil {
+		return r, err
+	}
+	bin, err := programFolder(r.dir, self, "kubectl")
 	r.kubectl = filepath.Join(bin, "kubectl")
 	return r, err
 }

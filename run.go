@@ -274,6 +274,10 @@ func (a *app) runAndReport(ctx context.Context, folder *runs.Folder, o runOption
 	if r.bodies, err = folder.Bodies(); err != nil {
 		return errors.Join(err, s.stop())
 	}
+	if r.program, err = a.newAgentProgram(); err != nil {
+		return errors.Join(err, s.stop())
+	}
+	s.cleanup = append(s.cleanup, r.program.remove)
 	fmt.Fprintf(a.err, "run: %s\n", folder.Dir())
 	var todo []planned
 	for attempt := 1; attempt <= max(1, o.repeat); attempt++ {

@@ -60,6 +60,7 @@ type runner struct {
 	options  runOptions
 	server   *serving
 	bodies   *recorder.Bodies
+	program  *agentProgram
 	cases    openCases
 	progress *progress
 	failures atomic.Int64
@@ -237,10 +238,14 @@ func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episo
 	if err := kubeconfigs.Write(env.kubeconfig, access); err != nil {
 		return err
 	}
+	names := []string{"kubecase"}
 	if r.options.wrapper {
-		if env.wrapper, err = wrapperFolder(home); err != nil {
-			return err
-		}
+		names = append(names, "kubectl")
+	}
+	if env.programs, err = programFolder(home, r.program.path, names...); err != nil {
+		return err
+	}
+	if r.options.wrapper {
 		env.invocations = filepath.Join(home, "invocations")
 		if err := os.Mkdir(env.invocations, 0o700); err != nil {
 			return err
@@ -298,19 +303,6 @@ var (
 	errTimeLimit = errors.New("the time limit is reached")
 	errStepLimit = errors.New("the step limit is reached")
 )
-
-// wrapperFolder makes a folder with a kubectl that is this program.
-func wrapperFolder(home string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(home, "bin")
-	if err := os.Mkdir(bin, 0o700); err != nil {
-		return "", err
-	}
-	return bin, os.Symlink(self, filepath.Join(bin, "kubectl"))
-}
 
 // collectInvocations moves what the wrapper noted to the episode's record: in
 // captured time, as everything there.

@@ -101,6 +101,13 @@ func (a *app) sandboxArgs(argv, read []string) ([]string, error) {
 		return nil, err
 	}
 	args = append(args, "--ro-bind", self, self)
+	// An installed kubecase has the shipped cases' truths; the agent's own hasn't.
+	for _, dir := range append(filepath.SplitList(path), "/usr/bin", "/usr/local/bin") {
+		installed := filepath.Join(dir, "kubecase")
+		if info, err := os.Stat(installed); err == nil && info.Mode().IsRegular() && installed != self && !strings.HasPrefix(installed, home) {
+			args = append(args, "--ro-bind", self, installed)
+		}
+	}
 	for _, name := range read {
 		absolute, err := filepath.Abs(name)
 		if err != nil {
