@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	authnv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // Exchange is one request and its answer while they are being recorded. What
@@ -18,6 +19,8 @@ type Exchange struct {
 	user         authnv1.UserInfo
 	impersonated *authnv1.UserInfo
 	annotations  map[string]string
+	// info is what Kubernetes' chain read from the path.
+	info *request.RequestInfo
 }
 
 type exchangeKey struct{}
@@ -25,6 +28,14 @@ type exchangeKey struct{}
 // FromContext returns the exchange of a request, nil where it isn't recorded.
 func FromContext(ctx context.Context) *Exchange {
 	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
+	if x != nil {
+		// Whoever asks inside Kubernetes' chain has its RequestInfo, which is not worked out again.
+		if info, ok := request.RequestInfoFrom(ctx); ok {
+			x.mu.Lock()
+			x.info = info
+			x.mu.Unlock()
+		}
+	}
 	return x
 }
 
@@ -69,9 +80,16 @@ func (x *Exchange) SetUser(user authnv1.UserInfo, impersonated *authnv1.UserInfo
 	x.mu.Unlock()
 }
 
-// said returns what was said so far.
-func (x *Exchange) said() (key any, user authnv1.UserInfo, impersonated *authnv1.UserInfo, annotations map[string]string) {
+// keptAs is the key that SameAs was told; nil for none.
+func (x *Exchange) keptAs() any {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.key, x.user, x.impersonated, maps.Clone(x.annotations)
+	return x.key
+}
+
+// said returns what was said so far.
+func (x *Exchange) said() (key any, user authnv1.UserInfo, impersonated *authnv1.UserInfo, annotations map[string]string, info *request.RequestInfo) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.key, x.user, x.impersonated, maps.Clone(x.annotations), x.info
 }

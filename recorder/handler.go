@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +49,8 @@ var requestInfo = request.RequestInfoFactory{
 func (l *Log) Handler(next http.Handler, source Source) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &Exchange{}
-		rec := &recording{ResponseWriter: w, log: l, exchange: x, request: r, event: l.begin(r, source)}
+		rec := &recording{ResponseWriter: w, log: l, exchange: x, request: r}
+		rec.event, rec.asked = l.begin(r, source)
 		if r.Body != nil && r.Body != http.NoBody {
 			rec.input = &input{ReadCloser: r.Body}
 		}
@@ -71,17 +73,18 @@ func (l *Log) Handler(next http.Handler, source Source) http.Handler {
 	})
 }
 
-// begin fills in what is known when a request arrives.
-func (l *Log) begin(r *http.Request, source Source) auditv1.Event {
+// begin fills in what is known when a request arrives. asked is what a request to
+// Kubernetes is for, to be read from its path; nil for others'.
+func (l *Log) begin(r *http.Request, source Source) (event auditv1.Event, asked *url.URL) {
 	e := newEvent()
 	e.AuditID = newAuditID()
 	e.RequestReceivedTimestamp = metav1.NewMicroTime(l.o.Now())
 	a := make(map[string]string, 16)
 	e.Annotations = a
 	a[KeySource], a[KeyMethod], a[KeyConnection] = source.Name, bounded(r.Method, 32), bounded(r.RemoteAddr, 128)
-	for key, header := range map[string]string{KeySession: "Kubectl-Session", KeyCommand: "Kubectl-Command", KeyAccept: "Accept"} {
-		if v := r.Header.Get(header); v != "" {
-			a[key] = bounded(v, headerLimit)
+	for _, h := range [...]struct{ key, header string }{{KeySession, "Kubectl-Session"}, {KeyCommand, "Kubectl-Command"}, {KeyAccept, "Accept"}} {
+		if v := r.Header.Get(h.header); v != "" {
+			a[h.key] = bounded(v, headerLimit)
 		}
 	}
 	e.UserAgent = bounded(r.UserAgent(), headerLimit)
@@ -102,17 +105,23 @@ func (l *Log) begin(r *http.Request, source Source) auditv1.Event {
 	}
 	e.Verb = strings.ToLower(bounded(r.Method, 32))
 	if source.Name == Kubernetes {
-		l.resource(&e, r, path)
+		u := *r.URL
+		u.Path = path
+		asked = &u
 	}
-	return e
+	return e, asked
 }
 
-// resource fills in verb and object as Kubernetes' own request info has them.
-func (l *Log) resource(e *auditv1.Event, r *http.Request, path string) {
-	u := *r.URL
-	u.Path = path
-	info, err := requestInfo.NewRequestInfo(&http.Request{Method: r.Method, URL: &u, Header: r.Header})
-	if err != nil || !info.IsResourceRequest {
+// resource fills in verb and object as Kubernetes' own request info has them: that
+// of the chain that answered, or where none did, one of its own.
+func resource(e *auditv1.Event, method string, asked *url.URL, info *request.RequestInfo) {
+	if info == nil {
+		var err error
+		if info, err = requestInfo.NewRequestInfo(&http.Request{Method: method, URL: asked}); err != nil {
+			return
+		}
+	}
+	if !info.IsResourceRequest {
 		return
 	}
 	e.Verb = info.Verb

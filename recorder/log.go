@@ -239,14 +239,21 @@ func streamName(id string) string {
 	return "s-" + name
 }
 
+// lines are buffers for lines.
+var lines = sync.Pool{New: func() any { return new([]byte) }}
+
 // append writes one line with one write. A write that fails half-way is taken
 // back; where that fails too, the record takes nothing more.
 func (l *Log) append(event *auditv1.Event) error {
-	line, err := json.Marshal(event)
+	scratch := lines.Get().(*[]byte)
+	defer lines.Put(scratch)
+	line, err := appendLine((*scratch)[:0], event)
 	if err != nil {
 		return fmt.Errorf("recorder: %w", err)
 	}
-	line = append(line, '\n')
+	if cap(line) <= pooledLimit {
+		*scratch = line
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken != nil {

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 
@@ -30,6 +31,8 @@ type recording struct {
 	request  *http.Request
 	input    *input
 	event    auditv1.Event
+	// asked is the URL from which verb and object are still to be read; nil for none.
+	asked *url.URL
 
 	status int
 	body   *bytes.Buffer // what was written, up to MaxBody; the held byte isn't in it
@@ -38,6 +41,10 @@ type recording struct {
 
 	held    [1]byte // the last byte, which completes the response
 	holding bool
+
+	// announced: the line was written before the bytes, which are those of kept.
+	announced bool
+	kept      kept
 
 	stream   *stream
 	hijacked bool
@@ -70,6 +77,12 @@ func (w *recording) Write(p []byte) (int, error) {
 	if w.stream != nil {
 		return w.writeStream(p)
 	}
+	if w.announced || w.announce(p) {
+		return w.writeAnnounced(p)
+	}
+	if w.failed != nil {
+		return 0, w.failed
+	}
 	if !w.releaseHeld() {
 		return 0, w.failed
 	}
@@ -83,6 +96,57 @@ func (w *recording) Write(p []byte) (int, error) {
 	}
 	w.held[0], w.holding = p[len(p)-1], true
 	return len(p), nil
+}
+
+// announce puts a kept answer on record before it is sent whole: what p holds is known by
+// its key and length. It is false where the answer must be looked at as it goes.
+func (w *recording) announce(p []byte) bool {
+	if w.body != nil || w.holding || w.input != nil || w.hijacked || int64(len(p)) > w.log.o.MaxBody || w.request.Context().Err() != nil {
+		return false
+	}
+	k, ok := w.log.o.Bodies.recall(w.exchange.keptAs())
+	if !ok || k.wire != len(p) {
+		return false
+	}
+	w.kept, w.wire = k, int64(len(p))
+	e := w.event
+	w.complete(&e, true)
+	e.Stage = auditv1.StageResponseComplete
+	e.Annotations[KeyBody], e.Annotations[KeyBodySize] = k.digest, itoa(k.size)
+	if err := w.log.append(&e); err != nil {
+		_ = w.fail(err, "write error")
+		return false
+	}
+	w.announced, w.wire = true, 0
+	return true
+}
+
+func (w *recording) writeAnnounced(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.wire += int64(max(0, min(n, len(p))))
+	if err != nil {
+		return n, w.fail(err, "write error")
+	}
+	return n, nil
+}
+
+// correct writes another line about an announced response that wasn't sent as announced;
+// a record's reader takes the last.
+func (w *recording) correct(stage auditv1.Stage) error {
+	delete(w.event.Annotations, KeyBody)
+	e := w.event
+	w.complete(&e, true)
+	e.Stage = stage
+	if w.Header().Get("Content-Encoding") == "" && w.kept.size == w.kept.wire && w.wire <= int64(w.kept.wire) {
+		if body, err := w.log.o.Bodies.Get(w.kept.digest); err == nil {
+			if _, err := w.log.store(&e, body[:w.wire]); err != nil {
+				return err
+			}
+			return w.log.append(&e)
+		}
+	}
+	e.Annotations[KeyTruncated] = "body"
+	return w.log.append(&e)
 }
 
 // releaseHeld sends the held byte, because it turned out not to be the last.
@@ -152,7 +216,7 @@ func (w *recording) FlushError() error {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	if w.stream == nil {
+	if w.stream == nil && !w.announced {
 		if err := w.startStream(); err != nil {
 			return w.fail(err, "write error")
 		}
@@ -225,16 +289,24 @@ func (w *recording) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // complete fills in what is known when the response has its headers, or its end.
 func (w *recording) complete(e *auditv1.Event, end bool) (key any) {
-	key, user, impersonated, said := w.exchange.said()
+	key, user, impersonated, said, info := w.exchange.said()
 	e.User, e.ImpersonatedUser = user, impersonated
-	annotations := make(map[string]string, len(e.Annotations)+len(said)+6)
-	for k, v := range said {
-		annotations[k] = v
+	if w.asked != nil {
+		resource(&w.event, w.request.Method, w.asked, info)
+		w.asked = nil
+		e.Verb, e.ObjectRef = w.event.Verb, w.event.ObjectRef
 	}
-	for k, v := range e.Annotations {
-		annotations[k] = v // the recorder's own win
+	annotations := e.Annotations // the event's own, which later lines go on with
+	if len(said) > 0 {
+		annotations = make(map[string]string, len(e.Annotations)+len(said)+6)
+		for k, v := range said {
+			annotations[k] = v
+		}
+		for k, v := range e.Annotations {
+			annotations[k] = v // the recorder's own win
+		}
+		e.Annotations = annotations
 	}
-	e.Annotations = annotations
 	if !w.hijacked {
 		if v := w.Header().Get("Content-Type"); v != "" {
 			annotations[KeyContentType] = bounded(v, headerLimit)
@@ -267,6 +339,12 @@ func (w *recording) complete(e *auditv1.Event, end bool) (key any) {
 
 // end records the response and lets its last byte go.
 func (w *recording) end() error {
+	if w.announced {
+		if w.failed == nil && w.wire == int64(w.kept.wire) {
+			return nil
+		}
+		return w.correct(auditv1.StageResponseComplete)
+	}
 	if w.failed == nil && w.stream == nil && !w.hijacked && w.request.Context().Err() != nil {
 		// The connection is gone, and with it what was in its buffers.
 		w.why = "client gone"
@@ -281,6 +359,10 @@ func (w *recording) abort() {
 		w.why = "panic"
 	}
 	w.holding = false
+	if w.announced {
+		_ = w.correct(auditv1.StagePanic) // as below
+		return
+	}
 	_ = w.finish(auditv1.StagePanic) // the panic goes on; the line was the best that could be done
 }
 
