@@ -306,3 +306,19 @@ func (p *tab) inspect(allowed string) {
 		p.t.Error(fault)
 	}
 }
+
+// await waits until an expression holds in the page.
+func (p *tab) await(expression string) {
+	p.t.Helper()
+	var held bool
+	p.evaluate(`new Promise(done => {
+  const until = Date.now() + 20000;
+  const look = () => (`+expression+`) ? done(true) : Date.now() > until ? done(false) : setTimeout(look, 50);
+  look();
+})`, &held)
+	if !held {
+		var body string
+		p.evaluate("document.body.innerText", &body)
+		p.t.Fatalf("the page never has %s:\n%s", expression, body)
+	}
+}

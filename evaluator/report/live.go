@@ -150,7 +150,7 @@ func (p *LivePage) events(c *gin.Context) {
 		totals, episodes, now, changed := p.board.Since(version)
 		if now != version || first {
 			first = false
-			text, err := message(totals, episodes, p.run+"-"+strconv.FormatUint(now, 10))
+			text, err := message(totals, episodes, p.run+"."+strconv.FormatUint(now, 10))
 			if err != nil || !send(text) {
 				return
 			}
@@ -177,7 +177,7 @@ func (p *LivePage) events(c *gin.Context) {
 
 // position reads an event's id; 0 for one of another board.
 func (p *LivePage) position(id string) uint64 {
-	run, number, _ := strings.Cut(id, "-")
+	run, number, _ := strings.Cut(id, ".")
 	version, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || run != p.run {
 		return 0
