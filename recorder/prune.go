@@ -83,6 +83,10 @@ func newPrinting(s string) *printing {
 		for _, token := range strings.FieldsFunc(line, separates) {
 			p.tokens[token] = true
 			p.tokens[strings.TrimRight(token, ":.")] = true
+			// -o name prints "pod/web-1", "deployment.apps/web".
+			if _, name, ok := strings.Cut(token, "/"); ok && !strings.Contains(name, "/") {
+				p.tokens[name] = true
+			}
 		}
 	}
 	return p
