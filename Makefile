@@ -42,6 +42,11 @@ update-golden: ## rewrite the expected output in testdata/script
 update-columns: ## regenerate apiserver/builtin/columns-*.json from older Kubernetes versions
 	apiserver/builtin/columns/update.sh 34.4 35.4 36.3
 
+.PHONY: browser
+browser: ## look at the pages in headless Chromium, which is installed where it isn't (Debian)
+	command -v chromium >/dev/null || apt-get install -y chromium
+	KUBECASE_BROWSER=1 $(GO) test -count=1 -run 'Looks' -v ./evaluator/report/
+
 FUZZTIME ?= 30s
 fuzz: ## run every fuzz target for FUZZTIME
 	@set -e; for package in $$($(GO) list ./...); do \
