@@ -6,7 +6,7 @@ VERSION_PACKAGE := k8s.io/component-base/version
 LDFLAGS := -s -w -X main.release=$(shell git describe --always --dirty 2>/dev/null) \
 	-X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES) -X $(VERSION_PACKAGE).gitMajor=1 -X $(VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))
 
-.PHONY: help build test conformance kubectls clients update-conformance update-golden update-columns fuzz bench lint fmt verify
+.PHONY: help build test conformance kubectls clients agents soak update-conformance update-golden update-columns fuzz bench lint fmt verify
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -42,6 +42,16 @@ update-golden: ## rewrite the expected output in testdata/script
 update-columns: ## regenerate apiserver/builtin/columns-*.json from older Kubernetes versions
 	apiserver/builtin/columns/update.sh 34.4 35.4 36.3
 
+agents: build ## run the four scripted agents on all shipped cases and compare them
+	rm -rf bin/runs
+	for agent in closer guesser backwards repeater; do \
+		bin/kubecase run $$(bin/kubecase cases -o name) --parallel 2 --agent $$agent --out bin/runs/$$agent -- agents/$$agent.sh >/dev/null || exit 1; \
+	done
+	bin/kubecase score bin/runs/*
+
+soak: ## a thousand idle watches and 64 busy clients for a minute
+	KUBECASE_SOAK=1m $(GO) test -count=1 -run TestThousandWatchers -v ./apiserver/
+
 .PHONY: browser
 browser: ## look at the pages in headless Chromium, which is installed where it isn't (Debian)
 	command -v chromium >/dev/null || apt-get install -y chromium
@@ -54,7 +64,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
 		done; done
 
-bench: ## run the benchmarks
+bench: ## run the benchmarks; KUBE_APISERVER=<binary> compares with a real server
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 GOLANGCI_LINT ?= golangci-lint

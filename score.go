@@ -393,17 +393,39 @@ func (s *scored) dimensionCells(r evaluator.Row) []string {
 }
 
 func (s *scored) writeText(out io.Writer) error {
+	if len(s.episodes) == 0 {
+		fmt.Fprintln(out, "nothing is scored")
+	} else if err := s.writeTables(out); err != nil {
+		return err
+	}
+	for _, note := range s.notes {
+		fmt.Fprintf(out, "\nnote: %s\n", note)
+	}
+	return nil
+}
+
+// writeTables writes what became of each episode, and the figures over all.
+func (s *scored) writeTables(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "CASE\tANSWER\tRIGHT\tEVIDENCE\tCALLS\tMISSED")
+	header := []string{"CASE", "ANSWER", "RIGHT", "EVIDENCE", "CALLS", "MISSED"}
+	several := slices.ContainsFunc(s.episodes, func(e scoredEpisode) bool { return e.score.Agent != s.episodes[0].score.Agent })
+	if several {
+		header = slices.Insert(header, 0, "AGENT")
+	}
+	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for _, e := range s.episodes {
-		fmt.Fprintln(w, strings.Join(s.episodeCells(e), "\t"))
+		cells := s.episodeCells(e)
+		if several {
+			cells = slices.Insert(cells, 0, e.score.Agent)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	header, rows := s.table()
-	fmt.Fprintln(w, strings.Join(header, "\t"))
+	columns, rows := s.table()
+	fmt.Fprintln(w, strings.Join(columns, "\t"))
 	for _, row := range rows {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
@@ -419,9 +441,6 @@ func (s *scored) writeText(out io.Writer) error {
 		if err := w.Flush(); err != nil {
 			return err
 		}
-	}
-	for _, note := range s.notes {
-		fmt.Fprintf(out, "\nnote: %s\n", note)
 	}
 	return nil
 }
