@@ -143,6 +143,9 @@ func (g *Graph) layout(states map[string]State) (layers [][]*node, paths [][]*no
 		}
 		for _, m := range group.Milestones {
 			mark := stateMarks[states[m.ID]]
+			if mark == "" {
+				mark = "• " // where one fact ends and the next begins
+			}
 			for i, text := range wrap(m.Fact, svgColumns-2) {
 				line := svgText{text: mark + text}
 				if i > 0 {

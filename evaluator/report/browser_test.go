@@ -267,7 +267,9 @@ func (p *tab) shoot(name string) {
 const looks = `(() => {
   const faults = new Set();
   const wide = document.documentElement.scrollWidth;
-  if (wide > innerWidth) faults.add('the body is ' + wide + ' px wide, the screen ' + innerWidth);
+  // A phone zooms out of a page that is too wide, and innerWidth with it: the layout's width stays.
+  const screen = document.documentElement.clientWidth;
+  if (wide > screen) faults.add('the body is ' + wide + ' px wide, the screen ' + screen);
   const number = c => { const m = c.match(/[\d.]+/g).map(Number); return m.length > 3 ? m : [...m, 1]; };
   const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
   const behind = e => {
