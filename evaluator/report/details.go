@@ -167,7 +167,7 @@ func (p *Page) view(ctx context.Context) (*pageView, error) {
 			}
 			return append([]string{name}, agentNames(f)...)
 		}
-		if t := table("By "+string(d), []string{string(d), "agent"}, all, leaderMetrics, names); t != nil {
+		if t := table("By "+string(d), []string{string(d), "agent"}, all, breakdownMetrics, names); t != nil {
 			v.Breakdowns = append(v.Breakdowns, t)
 		}
 	}

@@ -14,7 +14,9 @@ var (
 	leaderMetrics = []evaluator.Metric{
 		evaluator.JRA, evaluator.CA, evaluator.FA, evaluator.MC, evaluator.EOC, evaluator.ECR, evaluator.EE, evaluator.RAR, evaluator.Steps,
 	}
-	taskMetrics = []evaluator.Metric{
+	// A breakdown has a column more for names, and CA and FA less.
+	breakdownMetrics = append(leaderMetrics[:1:1], leaderMetrics[3:]...)
+	taskMetrics      = []evaluator.Metric{
 		evaluator.DetectionAccuracy, evaluator.LocalisationAt1, evaluator.LocalisationAt3, evaluator.AnalysisLayer, evaluator.AnalysisFault,
 		evaluator.MitigationAccuracy, evaluator.TimeToDetect, evaluator.TimeToMitigate, evaluator.InputTokens, evaluator.OutputTokens,
 	}
