@@ -561,6 +561,86 @@ func TestSameAsIsWorkedOutOnce(t *testing.T) {
 	recorder.FromContext(t.Context()).SetUser(authnv1.UserInfo{}, nil)
 }
 
+// TestKeptAnswerIsAnnounced: the line of a kept answer is complete before its first byte;
+// where its bytes don't follow, another line tells what did.
+func TestKeptAnswerIsAnnounced(t *testing.T) {
+	l, bodies := newLog(t, nil)
+	ends := func(http.ResponseWriter) {}
+	h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		recorder.FromContext(r.Context()).SameAs("key")
+		_, _ = io.WriteString(w, "0123456789")
+		ends(w)
+	}), recorder.Source{Name: "shim"})
+	serve := func(ctx context.Context, w http.ResponseWriter) (panicked any) {
+		defer func() { panicked = recover() }()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/x", nil))
+		return nil
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, test := range []struct {
+		name                string
+		ctx                 context.Context
+		room                int
+		ends                func(http.ResponseWriter)
+		body, aborted, sent string
+	}{
+		{"first", t.Context(), 99, nil, "0123456789", "", "0123456789"},
+		{"kept", t.Context(), 99, nil, "0123456789", "", "0123456789"},
+		{"half taken", t.Context(), 4, nil, "0123", "write error", "0123"},
+		{"nothing taken", t.Context(), 0, nil, "", "write error", ""},
+		{"client gone before", gone, 99, nil, "012345678", "client gone", "012345678"},
+		{"panic", t.Context(), 99, func(http.ResponseWriter) { panic("x") }, "0123456789", "panic", "0123456789"},
+		{"more than was kept", t.Context(), 99, func(w http.ResponseWriter) { _, _ = io.WriteString(w, "!") }, "", "", "0123456789!"},
+	} {
+		ends = test.ends
+		if ends == nil {
+			ends = func(http.ResponseWriter) {}
+		}
+		out := httptest.NewRecorder()
+		before := len(recorded(t, l))
+		if panicked := serve(test.ctx, &brokenWriter{out, test.room}); (panicked != nil) != (test.aborted == "panic") {
+			t.Errorf("%s: panic %v", test.name, panicked)
+		}
+		requests := recorded(t, l)
+		if len(requests) != before+1 {
+			t.Fatalf("%s: %d requests are on record, want %d", test.name, len(requests), before+1)
+		}
+		r := requests[before]
+		if got := bodyOf(t, l, bodies, r); got != test.body || r.Annotations[recorder.KeyAborted] != test.aborted || out.Body.String() != test.sent {
+			t.Errorf("%s: body %q, aborted %q, sent %q; want %q, %q, %q", test.name, got, r.Annotations[recorder.KeyAborted], out.Body, test.body, test.aborted, test.sent)
+		}
+		if want := fmt.Sprint(len(test.sent)); r.Annotations[recorder.KeyWireSize] != want {
+			t.Errorf("%s: wire size %s, want %s", test.name, r.Annotations[recorder.KeyWireSize], want)
+		}
+	}
+	// Whoever sees the first byte finds the line.
+	saw := false
+	h.ServeHTTP(writerFunc(func(p []byte) (int, error) {
+		requests := recorded(t, l)
+		last := requests[len(requests)-1]
+		saw = !last.Open && bodyOf(t, l, bodies, last) == "0123456789" && last.Annotations[recorder.KeyWireSize] == "10"
+		return len(p), nil
+	}), httptest.NewRequest("GET", "/x", nil))
+	if !saw {
+		t.Error("the first byte is sent before the line is complete")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out := httptest.NewRecorder()
+	if panicked := serve(t.Context(), out); panicked == nil || out.Body.Len() != 0 {
+		t.Errorf("a record that can't be written: %v, sent %q", panicked, out.Body)
+	}
+}
+
+// writerFunc is a response writer that hands over what is written.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Header() http.Header         { return http.Header{} }
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+func (f writerFunc) WriteHeader(int)             {}
+
 func TestRequestBodyIsKept(t *testing.T) {
 	l, bodies := newLog(t, nil)
 	s := serve(t, l, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
