@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,9 +33,9 @@ func holdRun(dir string) (release func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if busy, err := lockFile(f, false); err != nil {
 		_ = f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
+		if busy {
 			return nil, fmt.Errorf("%s: another kubecase goes on with this run; wait until it ends", dir)
 		}
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, heldFile), err)
@@ -52,7 +51,8 @@ func isHeld(dir string) bool {
 	}
 	defer f.Close()
 	// A shared lock is let go at once: other watchers may look at the same time.
-	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+	busy, _ := lockFile(f, true)
+	return busy
 }
 
 func (a *app) newWatch() *cobra.Command {

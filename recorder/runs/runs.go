@@ -5,6 +5,7 @@
 //	truths/<case>.yaml   the truth of each case as it was when the run began
 //	bodies/              response bodies of all episodes, by digest
 //	episodes/<id>/       one episode: episode.json, its record, its answer, what the agent printed
+//	running              locked for as long as the run goes on
 //
 // The folder is the operator's: it holds the truth, and no agent may see it.
 package runs
