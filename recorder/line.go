@@ -77,12 +77,7 @@ func appendLine(b []byte, e *auditv1.Event) ([]byte, error) {
 	b = appendTime(append(b, `,"requestReceivedTimestamp":`...), e.RequestReceivedTimestamp)
 	b = appendTime(append(b, `,"stageTimestamp":`...), e.StageTimestamp)
 	var space [2 * annotationsLimit]string
-	keys := space[:0]
-	for key := range e.Annotations {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for i, key := range keys {
+	for i, key := range sortedKeys(e.Annotations, space[:0]) {
 		if i == 0 {
 			b = append(b, `,"annotations":{`...)
 		} else {
@@ -103,7 +98,32 @@ func ownFields(e *auditv1.Event) bool {
 	s := e.ResponseStatus
 	return e.ImpersonatedUser == nil && e.AuthenticationMetadata == nil && e.RequestObject == nil && e.ResponseObject == nil && e.User.Extra == nil &&
 		(e.ObjectRef == nil || e.ObjectRef.UID == "" && e.ObjectRef.ResourceVersion == "") &&
-		(s == nil || s.Message == "" && s.Reason == "" && s.Details == nil && s.Kind == "" && s.APIVersion == "" && s.ListMeta == (metav1.ListMeta{}))
+		(s == nil || s.Message == "" && s.Reason == "" && s.Details == nil && s.Kind == "" && s.APIVersion == "" &&
+			s.SelfLink == "" && s.ResourceVersion == "" && s.Continue == "" && s.RemainingItemCount == nil)
+}
+
+// usualKeys are the annotations that the recorder sets, sorted.
+var usualKeys = slices.Sorted(slices.Values([]string{
+	KeySource, KeyMethod, KeySession, KeyCommand, KeyAccept, KeyConnection, KeyContentType, KeyContentEncoding, KeyBody, KeyBodySize, KeyWireSize,
+	KeyWireDigest, KeyTruncated, KeyURITruncated, KeyRequestBody, KeyRequestSize, KeyAborted, KeyStream,
+}))
+
+// sortedKeys appends the keys of m. Where all are the usual ones nothing has to be sorted.
+func sortedKeys(m map[string]string, keys []string) []string {
+	for _, key := range usualKeys {
+		if _, ok := m[key]; ok {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == len(m) {
+		return keys
+	}
+	keys = keys[:0]
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func appendField(b []byte, name, value string) []byte {
