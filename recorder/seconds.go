@@ -40,7 +40,7 @@ func capturedSeconds(value string, unshift func([]byte) []byte) string {
 	}
 	text := time.Unix(seconds, 0).UTC().Format(time.RFC3339)
 	moved, err := time.Parse(time.RFC3339, string(unshift([]byte(text))))
-	if err != nil {
+	if err != nil || moved.Unix() == seconds {
 		return value
 	}
 	out := strconv.FormatInt(moved.Unix(), 10)
