@@ -104,7 +104,8 @@ func (a *app) newRoot() *cobra.Command {
 		Short: "Investigate captured Kubernetes incidents with real kubectl",
 		Long: `kubecase replays a captured cluster incident, a case, as a read-only Kubernetes
 API server. Point real kubectl, or any other Kubernetes client or agent, at the
-kubeconfig of a case and investigate as if it were the cluster.
+kubeconfig of a case and investigate as if it were the cluster; or let kubecase run
+an agent on cases, record it, and score what it found and on what evidence.
 
 Options can be given as flags, as environment variables (--port is
 KUBECASE_PORT) or in a file (--config), in this order.`,
@@ -121,8 +122,21 @@ KUBECASE_PORT) or in a file (--config), in this order.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see '%s --help'", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.newServe(), a.newShell(), a.newKubectl(), a.newCases(), a.newValidate(), a.newVersion(),
-		a.newRun(), a.newSubmit(), a.newScore(), a.newWatch(), a.newGraph(), a.newExplainClause(), a.newSandbox())
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"investigate", "Investigate a case:", []*cobra.Command{a.newServe(), a.newShell(), a.newKubectl(), a.newCases()}},
+		{"evaluate", "Evaluate agents:", []*cobra.Command{a.newRun(), a.newScore(), a.newWatch(), a.newSandbox(), a.newSubmit()}},
+		{"author", "Make cases:", []*cobra.Command{a.newValidate(), a.newGraph(), a.newExplainClause()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(a.newVersion())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}
