@@ -200,40 +200,41 @@ func refilter(text string, filters [][]string, env []string) (string, bool) {
 	return text, true
 }
 
-// readsInputOnly reports whether a filter's arguments name no file. grep, its
-// kin and jq take one pattern; the others take options and numbers only.
+// valued are the short options of filters that take the next argument.
+var valued = map[string]string{
+	"grep": "ABCmed", "egrep": "ABCmed", "fgrep": "ABCmed", "head": "nc", "tail": "nc", "sort": "kt", "uniq": "fsw", "cut": "dfbc", "column": "sco",
+}
+
+// readsInputOnly reports whether a filter's arguments name no file, as far as can be
+// told. grep and its kin and jq take one pattern, tr two sets; others none.
 func readsInputOnly(argv []string) bool {
+	program := filepath.Base(argv[0])
 	words, patterns := 0, 0
-	switch filepath.Base(argv[0]) {
+	switch program {
 	case "grep", "egrep", "fgrep", "jq":
 		patterns = 1
 	case "tr":
 		patterns = 2
 	}
+	greps := strings.HasSuffix(program, "grep")
 	for i := 1; i < len(argv); i++ {
 		arg := argv[i]
+		name, _, _ := strings.Cut(arg, "=")
 		switch {
-		case arg == "-f" || strings.HasPrefix(arg, "--file") || strings.HasPrefix(arg, "--from-file") || arg == "-r" || arg == "-R" || strings.HasPrefix(arg, "-o/"):
-			return false
-		case arg == "-e" || arg == "--regexp":
-			patterns = 0
-			i++
-		case arg == "-A" || arg == "-B" || arg == "-C" || arg == "-m" || arg == "-n" && patterns == 0 || arg == "-c" && patterns == 0 ||
-			arg == "-k" || arg == "-d" || arg == "-f" || arg == "-t":
-			if _, err := strconv.Atoi(strings.TrimLeft(next(argv, i), "+-")); err == nil || arg == "-d" || arg == "-k" || arg == "-t" {
-				i++
-			}
-		case strings.HasPrefix(arg, "-") && arg != "-":
-		case arg != "-":
+		case arg == "-":
+		case !strings.HasPrefix(arg, "-") || arg == "--":
 			words++
+		case greps && (arg == "-f" || name == "--file" || arg == "-r" || arg == "-R" || name == "--recursive"),
+			program == "sort" && (strings.HasPrefix(arg, "-o") || name == "--output" || name == "--files0-from" || strings.HasPrefix(arg, "-T")),
+			program == "tail" && (strings.HasPrefix(arg, "-f") || strings.HasPrefix(arg, "-F") || name == "--follow"),
+			program == "jq" && (arg == "-f" || name == "--from-file" || strings.HasPrefix(arg, "--slurpfile") || strings.HasPrefix(arg, "--rawfile") || arg == "-L"):
+			return false
+		case len(arg) == 2 && strings.Contains(valued[program], arg[1:]):
+			i++
+			if greps && arg == "-e" {
+				patterns = 0
+			}
 		}
 	}
 	return words <= patterns
-}
-
-func next(argv []string, i int) string {
-	if i+1 < len(argv) {
-		return argv[i+1]
-	}
-	return ""
 }
