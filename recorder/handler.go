@@ -48,6 +48,10 @@ var requestInfo = request.RequestInfoFactory{
 // recorded and go on.
 func (l *Log) Handler(next http.Handler, source Source) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.full() {
+			refuse(w)
+			return
+		}
 		x := &Exchange{}
 		rec := &recording{ResponseWriter: w, log: l, exchange: x, request: r}
 		rec.event, rec.asked = l.begin(r, source)
@@ -174,4 +178,13 @@ func (in *input) read() ([]byte, int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.kept[:len(in.kept):len(in.kept)], in.size
+}
+
+// refuse answers a request that the record has no room for, as a Kubernetes API server
+// answers one too many.
+func refuse(w http.ResponseWriter) {
+	const body = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"this episode has made more requests than are recorded","reason":"TooManyRequests","code":429}` + "\n"
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusTooManyRequests)
+	_, _ = io.WriteString(w, body) // a client that left needs no answer
 }

@@ -679,3 +679,36 @@ func TestConcurrentRequests(t *testing.T) {
 		t.Errorf("%d requests are on record, want 200", len(seen))
 	}
 }
+
+// TestFullRecord: a record of bounded size refuses what it has no room for, and
+// what it refused reaches nobody.
+func TestFullRecord(t *testing.T) {
+	l, _ := newLog(t, func(o *recorder.Options) { o.MaxRecord = 2000 })
+	answered := 0
+	h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answered++
+		io.WriteString(w, "ok")
+	}), recorder.Source{Name: recorder.Kubernetes})
+	refused := 0
+	for range 50 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/version", nil))
+		switch w.Code {
+		case http.StatusTooManyRequests:
+			refused++
+		case http.StatusOK:
+			if refused > 0 {
+				t.Error("a request passed after one was refused")
+			}
+		default:
+			t.Errorf("status %d", w.Code)
+		}
+	}
+	requests, err := recorder.Requests(l.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answered == 0 || refused == 0 || len(requests) != answered {
+		t.Errorf("%d answered, %d refused, %d on record", answered, refused, len(requests))
+	}
+}

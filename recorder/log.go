@@ -31,6 +31,8 @@ const (
 const (
 	defaultMaxBody  = 16 << 20
 	defaultMaxTotal = 1 << 30
+	// defaultMaxRecord is some sixty thousand requests.
+	defaultMaxRecord = 64 << 20
 	// lineLimit bounds a line that is read, in bytes. Written ones are shorter: all
 	// their parts are bounded.
 	lineLimit = 8 << 20
@@ -53,6 +55,9 @@ type Options struct {
 	// MaxTotal bounds what the episode adds to Bodies, in bytes, default 1 GiB:
 	// beyond it, bodies aren't stored, and their lines say so.
 	MaxTotal int64
+	// MaxRecord bounds AuditFile, in bytes, default 64 MiB: beyond it requests are
+	// refused with 429 and not recorded. Those that are under way get their lines.
+	MaxRecord int64
 }
 
 // Repair is what Open had to mend.
@@ -100,6 +105,9 @@ func Open(dir string, o Options) (*Log, error) {
 	o.MaxBody = min(o.MaxBody, storedBodyLimit)
 	if o.MaxTotal <= 0 {
 		o.MaxTotal = defaultMaxTotal
+	}
+	if o.MaxRecord <= 0 {
+		o.MaxRecord = defaultMaxRecord
 	}
 	if err := os.MkdirAll(filepath.Join(dir, streamsFolder), 0o755); err != nil {
 		return nil, fmt.Errorf("recorder: %w", err)
@@ -270,6 +278,13 @@ func (l *Log) append(event *auditv1.Event) error {
 	}
 	l.size += int64(n)
 	return nil
+}
+
+// full reports whether the record takes no more requests.
+func (l *Log) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size >= l.o.MaxRecord
 }
 
 // store keeps a body that is in captured time already and notes it in the event.
