@@ -21,7 +21,7 @@ conformance: ## compare with what a real cluster answered; KUBECASE_DIFF=<regexp
 	$(GO) test -count=1 -timeout 30m -run 'TestExchanges|TestTranscripts' -v ./conformance/ | grep -v '^ *=== \|^ *--- PASS'
 
 kubectls: ## run every recorded command with each installed kubectl and the built-in one
-	KUBECASE_ALL_KUBECTLS=1 $(GO) test -count=1 -timeout 60m -run TestExitCodes -v ./conformance/ | grep -v '^ *=== \|^ *--- PASS'
+	KUBECASE_ALL_KUBECTLS=1 $(GO) test -count=1 -timeout 60m -run 'TestExitCodes|TestRecordedKubectl' -v ./conformance/ | grep -v '^ *=== \|^ *--- PASS'
 
 CLIENTS ?= $(CURDIR)/bin/clients
 clients: ## install other clients (Debian, npm, Go modules) and run them; slow the first time
@@ -31,7 +31,7 @@ clients: ## install other clients (Debian, npm, Go modules) and run them; slow t
 	test -x $(CLIENTS)/helm || GOBIN=$(CLIENTS) $(GO) install helm.sh/helm/v3/cmd/helm@v3.22.0
 	test -x $(CLIENTS)/k9s || GOBIN=$(CLIENTS) $(GO) install github.com/derailed/k9s@v0.50.16
 	dpkg -s tmux >/dev/null 2>&1 || apt-get install -y tmux
-	KUBECASE_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run 'TestLibraries|TestMCPServer|TestStern|TestHelm|TestK9s' -v ./conformance/
+	KUBECASE_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run 'TestLibraries|TestMCPServer|TestStern|TestHelm|TestK9s|TestRecordedLibraries' -v ./conformance/
 
 update-conformance: ## rewrite conformance/known-misses.tsv, keeping the causes
 	KUBECASE_UPDATE=1 $(GO) test -count=1 -timeout 30m -run 'TestExchanges|TestTranscripts' ./conformance/

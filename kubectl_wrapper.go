@@ -35,7 +35,10 @@ func (a *app) wrapKubectl(dir string, args []string) int {
 	var stdout, stderr capped
 	command := exec.Command(program, append(before, args...)...)
 	command.Env, command.Stdin = env, a.in
-	command.Stdout, command.Stderr = io.MultiWriter(a.out, &stdout), io.MultiWriter(a.err, &stderr)
+	out := &wrappedOutput{out: a.out}
+	command.Stdout, command.Stderr = io.MultiWriter(&stdout, out), io.MultiWriter(a.err, &stderr)
+	// A filter that leaves early must not end the wrapper, which has a line to write.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	v := recorder.Invocation{Argv: append([]string{"kubectl"}, args...), Start: time.Now()}
 	// A signal to the group reaches kubectl as well; the wrapper waits for it.
 	signals := make(chan os.Signal, 1)
@@ -69,7 +72,7 @@ func (a *app) wrapKubectl(dir string, args []string) int {
 		v.ExitCode = exitFailure
 	}
 	v.Stdout, v.Stderr, v.Truncated = stdout.String(), stderr.String(), stdout.cut
-	if filters := pipeline(os.Stdout); len(filters) > 0 && !v.Truncated {
+	if filters := out.pipeline(); len(filters) > 0 && !v.Truncated {
 		v.Filters = filters
 		if shown, ok := refilter(v.Stdout, filters, env); ok {
 			v.Shown = &shown
@@ -98,6 +101,31 @@ func (a *app) realKubectl() (program string, before []string) {
 		}
 	}
 	return self, []string{"kubectl"}
+}
+
+// wrappedOutput passes kubectl's output on. Before the first byte it looks who reads it:
+// a filter such as head is gone when kubectl ends.
+type wrappedOutput struct {
+	out     io.Writer
+	looks   int
+	filters [][]string
+}
+
+// maxLooks bounds how often the process list is read.
+const maxLooks = 10
+
+// Write implements io.Writer.
+func (w *wrappedOutput) Write(p []byte) (int, error) {
+	w.pipeline()
+	return w.out.Write(p)
+}
+
+// pipeline is the filters that were seen first; a shell may not have started them yet.
+func (w *wrappedOutput) pipeline() [][]string {
+	if w.looks++; w.filters == nil && w.looks <= maxLooks {
+		w.filters = pipeline(os.Stdout)
+	}
+	return w.filters
 }
 
 // capped keeps the start of what is written to it.
