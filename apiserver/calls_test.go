@@ -358,3 +358,14 @@ func TestNothingChanges(t *testing.T) {
 		t.Errorf("the case changed (-before +after):\n%s", diff)
 	}
 }
+
+// TestDeadline: a request that waits for a version that will not come ends at its
+// own timeout, with the words of upstream's filter.
+func TestDeadline(t *testing.T) {
+	s := newSite(t)
+	e := s.episode(apiserver.EpisodeOptions{Case: openCase(t, smallCase)})
+	got := s.call(t.Context(), "GET", e.Path()+"/api/v1/namespaces/shop/pods?resourceVersion=9999999&timeout=1s", e.Token, nil)
+	if want := "request did not complete within the allotted timeout"; got.status != 504 || !strings.Contains(got.body, want) {
+		t.Errorf("status %d, %s; want 504 and %q", got.status, got.body, want)
+	}
+}

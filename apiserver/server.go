@@ -165,7 +165,9 @@ func (s *Server) snapshotOf(c *fixtures.Case) (*snapshot, error) {
 }
 
 // newChain is the real server's chain of filters less what a read-only replay
-// has no use for (flow control by priority, tracing, storage versions).
+// has no use for (flow control by priority, tracing, storage versions, and the
+// timeout that runs each request in a goroutine of its own: requests have their
+// deadline, and the one thing that waits minds it).
 func (s *Server) newChain() http.Handler {
 	resolver := &request.RequestInfoFactory{
 		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
@@ -183,7 +185,6 @@ func (s *Server) newChain() http.Handler {
 	h = impersonation.WithImpersonation(h, z, codecs)
 	h = filters.WithAuthentication(h, authenticator.RequestFunc(s.authenticateEpisode), filters.Unauthorized(codecs), nil, nil)
 	h = filters.WithWarningRecorder(h)
-	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, longRunning)
 	h = filters.WithRequestDeadline(h, nil, nil, longRunning, codecs, requestTimeout)
 	h = filters.WithCacheControl(h)
 	h = filters.WithLatencyTrackers(h)

@@ -287,6 +287,9 @@ func (r *resource) awaitVersion(ctx context.Context, version uint64) error {
 	select {
 	case <-time.After(freshnessWait):
 	case <-ctx.Done():
+		// As upstream's filter words it (pkg/server/filters/timeout.go), which is not in the
+		// chain: nothing else here waits.
+		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 	}
 	return storage.NewTooLargeResourceVersionError(version, current, 1)
 }
