@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -210,7 +211,7 @@ func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episo
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+	defer r.app.removeFolder(home)
 	work := filepath.Join(home, "work")
 	env := agentEnvironment{
 		home: home, kubeconfig: filepath.Join(home, "kubeconfig"), query: query, queryFile: filepath.Join(home, "query.txt"),
@@ -239,8 +240,8 @@ func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episo
 		return err
 	}
 	names := []string{"kubecase"}
-	if r.options.wrapper {
-		names = append(names, "kubectl")
+	if _, err := exec.LookPath("kubectl"); err != nil || r.options.wrapper {
+		names = append(names, "kubectl") // the wrapper, or the built-in one
 	}
 	if env.programs, err = programFolder(home, r.program.path, names...); err != nil {
 		return err
@@ -297,6 +298,24 @@ func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episo
 	}
 	e.AnswerFrom = from
 	return os.WriteFile(filepath.Join(dir, runs.AnswerFile), answer, 0o600)
+}
+
+// removeFolder removes an agent's folder. What an agent made irremovable is told of,
+// and is no failure of the episode.
+func (a *app) removeFolder(dir string) {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return
+	}
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintf(a.err, "kubecase: an agent's folder is left: %v\n", err)
+	}
 }
 
 var (
