@@ -126,26 +126,17 @@ clause holds over it, and why. The exit code is 1 when it holds over none.`,
 			var all []explained
 			holds := false
 			for _, command := range commands {
-				before, err := r.trajectory()
+				uses, _, err := r.ask(cmd.Context(), command)
 				if err != nil {
 					return err
 				}
-				if _, err := r.run(cmd.Context(), command); err != nil {
-					return err
-				}
-				after, err := r.trajectory()
-				if err != nil {
-					return err
-				}
-				for _, call := range after.Calls[min(len(before.Calls), len(after.Calls)):] {
-					for i := range call.Uses {
-						x, err := of.Explain(cmd.Context(), clause.ID, &call.Uses[i])
-						if err != nil {
-							return err
-						}
-						all = append(all, explained{"kubectl " + strings.Join(command, " "), useLine(&call.Uses[i]), x.Holds, []*evaluator.Explanation{x}})
-						holds = holds || x.Holds
+				for i := range uses {
+					x, err := of.Explain(cmd.Context(), clause.ID, &uses[i])
+					if err != nil {
+						return err
 					}
+					all = append(all, explained{"kubectl " + strings.Join(command, " "), useLine(&uses[i]), x.Holds, []*evaluator.Explanation{x}})
+					holds = holds || x.Holds
 				}
 				if holds {
 					break

@@ -28,6 +28,8 @@ type replay struct {
 	dir      string
 	kubectl  string
 	captured time.Time
+	// asked is the number of calls so far.
+	asked int
 }
 
 // newReplay serves a case to this program alone. The case's own clock is used: nothing moves.
@@ -106,6 +108,23 @@ func (r *replay) asEpisode(req *http.Request, f func(*http.Request) ([]map[strin
 	req = req.Clone(r.serving.api.WithEpisode(req.Context(), r.episode))
 	req.Header.Set("Authorization", "Bearer "+r.episode.Token)
 	return f(req)
+}
+
+// ask runs one kubectl command and returns the uses of tools that came of it, and
+// what it printed.
+func (r *replay) ask(ctx context.Context, args []string) (uses []recorder.Use, printed string, err error) {
+	if printed, err = r.run(ctx, args); err != nil {
+		return nil, "", err
+	}
+	t, err := r.trajectory()
+	if err != nil {
+		return nil, "", err
+	}
+	for _, call := range t.Calls[min(r.asked, len(t.Calls)):] {
+		uses = append(uses, call.Uses...)
+	}
+	r.asked = len(t.Calls)
+	return uses, printed, nil
 }
 
 // trajectory is what was asked so far.

@@ -124,27 +124,17 @@ func (r *replay) satisfy(ctx context.Context, of *evaluator.Evaluator, clause *e
 	}
 	var reasons []string
 	for _, args := range commands {
-		before, err := r.trajectory()
+		uses, out, err := r.ask(ctx, args)
 		if err != nil {
 			return "", err
 		}
-		out, err := r.run(ctx, args)
-		if err != nil {
-			return "", err
-		}
-		after, err := r.trajectory()
-		if err != nil {
-			return "", err
-		}
-		for _, call := range after.Calls[min(len(before.Calls), len(after.Calls)):] {
-			for i := range call.Uses {
-				x, err := of.Explain(ctx, clause.ID, &call.Uses[i])
-				if err != nil {
-					return "", err
-				}
-				if x.Holds {
-					return "", nil
-				}
+		for i := range uses {
+			x, err := of.Explain(ctx, clause.ID, &uses[i])
+			if err != nil {
+				return "", err
+			}
+			if x.Holds {
+				return "", nil
 			}
 		}
 		reason := "the predicate doesn't hold over its answer"
