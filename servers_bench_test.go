@@ -63,7 +63,7 @@ var serverRequests = []struct{ name, path, accept string }{
 func BenchmarkServers(b *testing.B) {
 	// Before a real server starts, which is busy for a while.
 	episodes, processes := firstInEpisode(b, firstEpisodes), firstInProcess(b, firstProcesses)
-	servers := []*comparedServer{startKubecase(b)}
+	servers := []*comparedServer{startKubecase(b), startRecorded(b)}
 	if name := os.Getenv("KUBE_APISERVER"); name != "" {
 		servers = append(servers, startKubeAPIServer(b, name))
 	} else {
@@ -136,6 +136,36 @@ func (s *comparedServer) get(b *testing.B, path, accept string) []byte {
 		b.Fatalf("%s: GET %s: %s %v", s.name, path, resp.Status, err)
 	}
 	return body
+}
+
+// startRecorded serves the case as 'kubecase run' does to an agent, every request on
+// record, until the benchmark ends.
+func startRecorded(b *testing.B) *comparedServer {
+	b.Helper()
+	program, err := exec.LookPath("kubecase")
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir := b.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	agent := `cp "$KUBECONFIG" "$0.new" && mv "$0.new" "$0" && exec sleep 3600`
+	run(b, dir, program, "run", "shop-outage", "--out", filepath.Join(dir, "run"), "--time-limit", "0", "--", "sh", "-c", agent, kubeconfig)
+	var config []byte
+	for deadline := time.Now().Add(time.Minute); ; {
+		if config, err = os.ReadFile(kubeconfig); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			b.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond) // until the agent has started
+	}
+	field := func(name string) string {
+		_, value, _ := strings.Cut(string(config), name+": ")
+		value, _, _ = strings.Cut(value, "\n")
+		return strings.Trim(value, `"`)
+	}
+	return &comparedServer{name: "recorded", url: field("server"), token: field("token"), client: newClient()}
 }
 
 // newClient keeps one connection and takes answers as they are, not compressed.
