@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubecase/kubecase/apiserver"
 	"github.com/kubecase/kubecase/fixtures/clock"
@@ -367,5 +369,45 @@ func TestDeadline(t *testing.T) {
 	got := s.call(t.Context(), "GET", e.Path()+"/api/v1/namespaces/shop/pods?resourceVersion=9999999&timeout=1s", e.Token, nil)
 	if want := "request did not complete within the allotted timeout"; got.status != 504 || !strings.Contains(got.body, want) {
 		t.Errorf("status %d, %s; want 504 and %q", got.status, got.body, want)
+	}
+}
+
+// TestRowsAreOfTheirObjects: whatever order a printer puts its rows in, each row
+// carries the object that it is of.
+func TestRowsAreOfTheirObjects(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"shop-outage", "shop-quiet"} {
+		c := shipped(t, name)
+		e := s.episode(apiserver.EpisodeOptions{Case: c})
+		rows := 0
+		for _, r := range c.Resources() {
+			path := "/apis/" + r.GVR.Group + "/" + r.GVR.Version + "/" + r.GVR.Resource
+			if r.GVR.Group == "" {
+				path = "/api/" + r.GVR.Version + "/" + r.GVR.Resource
+			}
+			got := s.call(t.Context(), "GET", e.Path()+path, e.Token, nil, tableAccept)
+			table := metav1.Table{}
+			if err := json.Unmarshal([]byte(got.body), &table); err != nil || got.status != 200 {
+				t.Fatalf("%s: status %d, %v", path, got.status, err)
+			}
+			column := slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == "Name" })
+			if column < 0 {
+				continue // events print who they are about
+			}
+			for _, row := range table.Rows {
+				of := metav1.PartialObjectMetadata{}
+				if err := json.Unmarshal(row.Object.Raw, &of); err != nil {
+					t.Fatal(err)
+				}
+				cell, _, _ := strings.Cut(row.Cells[column].(string), " ") // "standard (default)"
+				if cell != of.Name {
+					t.Errorf("%s: the row of %v carries %s", path, row.Cells[column], of.Name)
+				}
+				rows++
+			}
+		}
+		if rows < 300 {
+			t.Errorf("%s: only %d rows were looked at", name, rows)
+		}
 	}
 }

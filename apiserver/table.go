@@ -58,7 +58,7 @@ func (r *resource) ConvertToTable(ctx context.Context, obj runtime.Object, optio
 		// A Scale, or a bookmark of a watch: typed, in the episode's time.
 		return r.printTyped(ctx, obj, options)
 	}
-	table, err := r.printCaptured(ctx, objects, options)
+	table, objects, err := r.printCaptured(ctx, objects, options)
 	if err != nil {
 		return nil, err
 	}
@@ -126,17 +126,45 @@ func (p printing) back() time.Duration {
 	return p.clock.Offset() - p.clock.PrintOffset(p.now) + p.earlier
 }
 
-// printCaptured prints objects with ages of the episode's clock at this moment.
-func (r *resource) printCaptured(ctx context.Context, objects []*object, options runtime.Object) (*metav1.Table, error) {
+// printCaptured prints objects with ages of the episode's clock at this moment, and
+// returns the objects in the order of the rows.
+func (r *resource) printCaptured(ctx context.Context, objects []*object, options runtime.Object) (*metav1.Table, []*object, error) {
 	p := newPrinting(ctx)
 	table, err := r.printAt(ctx, objects, p, options)
-	if err != nil || r.data == nil || r.data.Columns == nil {
-		return table, err
+	if err != nil {
+		return nil, nil, err
+	}
+	objects = inRowOrder(table, objects)
+	if r.data == nil || r.data.Columns == nil {
+		return table, objects, nil
 	}
 	if err := r.findLiveCells(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return r.withCapturedCells(ctx, table, objects, p.clock.Offset()), nil
+	return r.withCapturedCells(ctx, table, objects, p.clock.Offset()), objects, nil
+}
+
+// inRowOrder is objects in the order of a table's rows: some printers sort, such as
+// that of FlowSchemas.
+func inRowOrder(table *metav1.Table, objects []*object) []*object {
+	if len(table.Rows) != len(objects) {
+		return objects
+	}
+	byKey := make(map[[2]string]*object, len(objects))
+	for _, o := range objects {
+		byKey[[2]string{o.entry.Namespace, o.entry.Name}] = o
+	}
+	out := make([]*object, len(objects))
+	for i := range table.Rows {
+		m, err := meta.Accessor(table.Rows[i].Object.Object)
+		if err != nil {
+			return objects
+		}
+		if out[i] = byKey[[2]string{m.GetNamespace(), m.GetName()}]; out[i] == nil {
+			return objects
+		}
+	}
+	return out
 }
 
 func moveCells(cells []any, d time.Duration) {
@@ -207,7 +235,8 @@ func (r *resource) findLiveCells(ctx context.Context) error {
 				return
 			}
 			columns := r.printedColumns(ctx, now)
-			for i, e := range entries {
+			for i, o := range inRowOrder(now, objects) {
+				e := o.entry
 				if len(e.Cells) != len(columns) || i >= len(now.Rows) || i >= len(earlier.Rows) {
 					continue
 				}
