@@ -99,7 +99,7 @@ func ownFields(e *auditv1.Event) bool {
 	return e.ImpersonatedUser == nil && e.AuthenticationMetadata == nil && e.RequestObject == nil && e.ResponseObject == nil && e.User.Extra == nil &&
 		(e.ObjectRef == nil || e.ObjectRef.UID == "" && e.ObjectRef.ResourceVersion == "") &&
 		(s == nil || s.Message == "" && s.Reason == "" && s.Details == nil && s.Kind == "" && s.APIVersion == "" &&
-			s.SelfLink == "" && s.ResourceVersion == "" && s.Continue == "" && s.RemainingItemCount == nil)
+			s.ListMeta == metav1.ListMeta{})
 }
 
 // usualKeys are the annotations that the recorder sets, sorted.

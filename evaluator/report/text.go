@@ -74,22 +74,6 @@ func since(t, start time.Time) string {
 	return fmt.Sprintf("+%.1f s", t.Sub(start).Seconds())
 }
 
-// callList is calls by number: "1, 3 and 4".
-func callList(calls []int) string {
-	var b strings.Builder
-	for i, c := range calls {
-		switch {
-		case i == 0:
-		case i == len(calls)-1:
-			b.WriteString(" and ")
-		default:
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, c)
-	}
-	return b.String()
-}
-
 // count is a number with thousands apart, as in 10,000.
 func count(n int) string {
 	s := fmt.Sprint(n)
