@@ -3,18 +3,17 @@ package main
 import (
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -63,7 +62,7 @@ scored is counted beside them and never as zero.`,
 			if err != nil {
 				return err
 			}
-			s.by, s.listed = by, a.config.GetBool("episodes")
+			s.by = by
 			if file := a.config.GetString("html"); file != "" {
 				if err := s.writeHTML(cmd.Context(), file, a.config.GetInt("html-details")); err != nil {
 					return err
@@ -75,7 +74,6 @@ scored is counted beside them and never as zero.`,
 	}
 	f := c.Flags()
 	f.StringSlice("by", []string{"agent"}, "break the figures down by agent, system, category, difficulty; several separated by commas")
-	f.Bool("episodes", false, "list every episode, not only figures over them")
 	f.String("html", "", "write a page to this file too; it tells the truth of the cases")
 	f.Int("html-details", report.DefaultDetails, "show at most so many episodes call by call in the page")
 	f.Bool("current-truth", false, "score against the cases' truth as it is now, not as it was when the run began")
@@ -99,10 +97,8 @@ func dimensions(names []string) ([]evaluator.Dimension, error) {
 // scored is what scoring gives.
 type scored struct {
 	by       []evaluator.Dimension
-	listed   bool
 	scores   []*evaluator.Score
 	episodes []scoredEpisode
-	truths   map[string]*evaluator.Truth
 	// notes are what the reader should know, such as cases without truth.
 	notes []string
 }
@@ -111,6 +107,7 @@ type scored struct {
 type scoredEpisode struct {
 	folder  *runs.Folder
 	episode runs.Episode
+	system  string
 	score   *evaluator.Score
 	of      *evaluator.Evaluator
 	bodies  *recorder.Bodies
@@ -122,16 +119,11 @@ func holdsAnswer(text []byte) bool {
 	return err == nil
 }
 
-func marshalAnswer(s evaluator.Submission) ([]byte, error) { return json.Marshal(s) }
-
 // scoreRuns scores every episode of the runs, in their order.
 func scoreRuns(ctx context.Context, folders []*runs.Folder, current bool) (*scored, error) {
-	s := &scored{by: []evaluator.Dimension{evaluator.ByAgent}, truths: map[string]*evaluator.Truth{}}
+	s := &scored{by: []evaluator.Dimension{evaluator.ByAgent}}
 	var errs []error
 	withoutTruth := map[string]bool{}
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	var mu sync.Mutex
 	for _, folder := range folders {
 		bodies, err := folder.Bodies()
 		if err != nil {
@@ -150,7 +142,6 @@ func scoreRuns(ctx context.Context, folders []*runs.Folder, current bool) (*scor
 				errs = append(errs, err)
 				continue
 			}
-			s.truths[c.Name] = truth
 			evaluators[c.Name] = evaluator.New(truth, evaluator.Options{
 				Digest: func(u *recorder.Use) string { return u.ResponseDigest },
 				Load:   func(u *recorder.Use) error { return u.LoadResponse(bodies) },
@@ -165,16 +156,18 @@ func scoreRuns(ctx context.Context, folders []*runs.Folder, current bool) (*scor
 			if of == nil || e.Outcome == "" {
 				continue
 			}
-			at := len(s.episodes)
-			s.episodes = append(s.episodes, scoredEpisode{folder: folder, episode: e, of: of, bodies: bodies})
-			group.Go(func() error {
-				score, err := scoreEpisode(ctx, folder, bodies, of, e, systems[e.Case])
-				mu.Lock()
-				defer mu.Unlock()
-				s.episodes[at].score = score
-				return err
-			})
+			s.episodes = append(s.episodes, scoredEpisode{folder: folder, episode: e, system: systems[e.Case], of: of, bodies: bodies})
 		}
+	}
+	// Only when the list stands: each episode's score is then written to its own place.
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range s.episodes {
+		e := &s.episodes[i]
+		group.Go(func() (err error) {
+			e.score, err = scoreEpisode(ctx, e.folder, e.bodies, e.of, e.episode, e.system)
+			return err
+		})
 	}
 	if err := errors.Join(append(errs, group.Wait())...); err != nil {
 		return nil, err
@@ -182,21 +175,10 @@ func scoreRuns(ctx context.Context, folders []*runs.Folder, current bool) (*scor
 	for _, e := range s.episodes {
 		s.scores = append(s.scores, e.score)
 	}
-	for _, name := range slices.Sorted(keysOf(withoutTruth)) {
+	for _, name := range slices.Sorted(maps.Keys(withoutTruth)) {
 		s.notes = append(s.notes, name+" has no truth.yaml: its episodes are recorded and not scored")
 	}
 	return s, nil
-}
-
-// keysOf are a map's keys.
-func keysOf(m map[string]bool) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // latest leaves one episode per case and attempt: a broken one that was run again

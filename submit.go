@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -49,7 +50,7 @@ func (a *app) answer(args []string) ([]byte, error) {
 		if component == "" && fault == "" {
 			return nil, usagef("nothing to hand in: name a file, - for standard input, or give --component and --fault")
 		}
-		return marshalAnswer(evaluator.Submission{Component: component, Fault: fault, Commands: commands})
+		return json.Marshal(evaluator.Submission{Component: component, Fault: fault, Commands: commands})
 	}
 	if component != "" || fault != "" || len(commands) > 0 {
 		return nil, usagef("give either a file or --component, --fault and --command")
