@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
@@ -244,7 +245,7 @@ func (r *resource) findLiveCells(ctx context.Context) error {
 				for j, at := range columns {
 					if at >= 0 && at < len(now.Rows[i].Cells) {
 						cell := now.Rows[i].Cells[at]
-						e.live[j] = cell != nil && cell != earlier.Rows[i].Cells[at]
+						e.live[j] = cell != nil && !reflect.DeepEqual(cell, earlier.Rows[i].Cells[at])
 					}
 				}
 			}
