@@ -91,18 +91,11 @@ func (a *app) judgeMitigation(ctx context.Context, c *fixtures.Case, truth *eval
 			missing = fmt.Errorf("%s: the mitigation's type %q is none of the case's", truthFile, resource)
 			return nil
 		}
-		objects, err := r.overlayObjects(req, overlay, gvr, namespace, name)
+		objects, err := overlay.Objects(r.asEpisode(req), gvr, namespace, name)
 		missing = errors.Join(missing, err)
 		return objects
 	})
 	return j, errors.Join(err, missing)
-}
-
-// overlayObjects asks the overlay as its episode's subject.
-func (r *replay) overlayObjects(req *http.Request, overlay *mitigation.Overlay, gvr schema.GroupVersionResource, namespace, name string) ([]map[string]any, error) {
-	return r.asEpisode(req, func(req *http.Request) ([]map[string]any, error) {
-		return overlay.Objects(req, gvr, namespace, name)
-	})
 }
 
 // servedResource finds a resource of the case by its plural name, with its group

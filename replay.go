@@ -103,11 +103,11 @@ func (r *replay) run(ctx context.Context, args []string) (string, error) {
 	return string(out), err
 }
 
-// asEpisode lets f have a request inside the episode, with its credentials.
-func (r *replay) asEpisode(req *http.Request, f func(*http.Request) ([]map[string]any, error)) ([]map[string]any, error) {
+// asEpisode is a request inside the episode, with its credentials.
+func (r *replay) asEpisode(req *http.Request) *http.Request {
 	req = req.Clone(r.serving.api.WithEpisode(req.Context(), r.episode))
 	req.Header.Set("Authorization", "Bearer "+r.episode.Token)
-	return f(req)
+	return req
 }
 
 // ask runs one kubectl command and returns the uses of tools that came of it, and

@@ -274,10 +274,6 @@ func (a *app) runAndReport(ctx context.Context, folder *runs.Folder, o runOption
 	if r.bodies, err = folder.Bodies(); err != nil {
 		return errors.Join(err, s.stop())
 	}
-	if r.program, err = a.newAgentProgram(); err != nil {
-		return errors.Join(err, s.stop())
-	}
-	s.cleanup = append(s.cleanup, r.program.remove)
 	fmt.Fprintf(a.err, "run: %s\n", folder.Dir())
 	var todo []planned
 	for attempt := 1; attempt <= max(1, o.repeat); attempt++ {
@@ -289,6 +285,12 @@ func (a *app) runAndReport(ctx context.Context, folder *runs.Folder, o runOption
 	}
 	if len(finished) > 0 {
 		fmt.Fprintf(a.err, "%d of %d episodes are finished already\n", len(finished), len(finished)+len(todo))
+	}
+	if len(todo) > 0 { // a copy of the whole program, for nobody else
+		if r.program, err = a.newAgentProgram(); err != nil {
+			return errors.Join(err, s.stop())
+		}
+		s.cleanup = append(s.cleanup, r.program.remove)
 	}
 	r.progress.total = len(todo)
 	r.cases.plan(todo)

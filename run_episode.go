@@ -251,7 +251,6 @@ func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episo
 		if err := os.Mkdir(env.invocations, 0o700); err != nil {
 			return err
 		}
-		recording.invocations = env.invocations
 	}
 	var echo io.Writer
 	if r.options.show {
@@ -384,8 +383,6 @@ func findAnswer(submitted []byte, file string, stdout []byte) (answer []byte, fr
 // episodeRecording stands around an episode's handler: it records what passes and
 // takes the answer.
 type episodeRecording struct {
-	invocations string
-
 	mu       sync.Mutex
 	next     http.Handler
 	recorded http.Handler
