@@ -30,9 +30,12 @@ type entry struct {
 	typed runtime.Object
 	// textTimes reports whether strings of typed hold timestamps.
 	textTimes bool
-	// live is which captured cells depend on the time; see resource.findLiveCells.
-	live []bool
-	meta atomic.Pointer[metav1.ObjectMeta]
+	// index is the entry's place among its resource's. live is which captured cells
+	// depend on the time, row how the object is printed at any; see resource.learnRows.
+	index int
+	live  []bool
+	row   *row
+	meta  atomic.Pointer[metav1.ObjectMeta]
 	// partial is meta as the JSON of a PartialObjectMetadata.
 	partial atomic.Pointer[[]byte]
 	// moved is meta at the offset that was asked for last.
@@ -204,6 +207,9 @@ type list struct {
 	metav1.ListMeta
 	of    *resource
 	Items []runtime.Object
+	// table, if set, is what is answered as text instead of the list: the list as a
+	// Table whose rows are to carry their objects' metadata.
+	table func() (*metav1.Table, error)
 }
 
 var (
@@ -222,8 +228,15 @@ func (l *list) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// MarshalJSON returns the list as the real server prints it.
+// MarshalJSON returns the list, or the Table that is answered instead, as the real server prints it.
 func (l *list) MarshalJSON() ([]byte, error) {
+	if l.table != nil {
+		table, err := l.table()
+		if err != nil {
+			return nil, err
+		}
+		return tableJSON(table)
+	}
 	size := 512
 	for _, item := range l.Items {
 		size += len(item.(*object).entry.Raw) + 128

@@ -296,12 +296,16 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	if req.Method != http.MethodGet {
 		return refuseWrite(w, req)
 	}
-	form, err := r.negotiates(req, info.Verb)
+	accepted, err := r.negotiates(req, info.Verb)
 	if err != nil {
 		return err
 	}
-	if form != nil && form.Kind == "Table" && form.GroupVersion() == metav1.SchemeGroupVersion {
+	key, keep := keyOf(req, info, time.Now())
+	if form := accepted.Convert; form != nil && form.Kind == "Table" && form.GroupVersion() == metav1.SchemeGroupVersion {
 		req = req.WithContext(context.WithValue(req.Context(), tableV1Key{}, true))
+		if info.Verb == "list" {
+			req = asTextTable(req, accepted)
+		}
 	}
 	var answer http.HandlerFunc
 	switch info.Verb {
@@ -313,7 +317,7 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	default:
 		return errMethodNotAllowed
 	}
-	if key, keep := keyOf(req, info, time.Now()); keep && !r.printedAsAges(req.Context()) {
+	if keep && !r.printedAsAges(req.Context()) {
 		s.config.Observer.Kept(req.Context(), key)
 		s.answers.keeping(w, key, func(w http.ResponseWriter) { answer(w, req) })
 	} else {
@@ -375,9 +379,9 @@ func refuseWrite(w http.ResponseWriter, req *http.Request) error {
 
 // negotiates is the check of go-restful, which routes built-in kinds, before any
 // handler runs: a media range must name a representation as it is, or be "*/*".
-// Custom resources have no such routes. It returns the form that the answer is to
-// be converted to, nil for none.
-func (r *resource) negotiates(req *http.Request, verb string) (*schema.GroupVersionKind, error) {
+// Custom resources have no such routes. It returns what was negotiated, nothing where the
+// handler is to say what is wrong.
+func (r *resource) negotiates(req *http.Request, verb string) (accepted negotiation.MediaTypeOptions, err error) {
 	if !builtIn(r.gvk) {
 		return r.explainList(req, verb)
 	}
@@ -386,7 +390,7 @@ func (r *resource) negotiates(req *http.Request, verb string) (*schema.GroupVers
 		produces = append(produces, runtime.ContentTypeJSON+";stream=watch", runtime.ContentTypeProtobuf+";stream=watch")
 	}
 	if err := acceptable(req, produces...); err != nil {
-		return nil, err
+		return accepted, err
 	}
 	return r.explainList(req, verb)
 }
@@ -411,11 +415,29 @@ func acceptable(req *http.Request, produces ...string) error {
 
 // explainList refuses one object as a list of metadata, and a list as one
 // object's, naming the type that the real server holds, which is not ours.
-func (r *resource) explainList(req *http.Request, verb string) (*schema.GroupVersionKind, error) {
-	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, r.scope.Serializer, r.scope)
-	if err != nil || mediaType.Convert == nil {
-		return nil, nil // the handler says what is wrong
+func (r *resource) explainList(req *http.Request, verb string) (accepted negotiation.MediaTypeOptions, err error) {
+	accepted, _, err = negotiation.NegotiateOutputMediaType(req, r.scope.Serializer, r.scope)
+	if err != nil {
+		return negotiation.MediaTypeOptions{}, nil // the handler says what is wrong
 	}
+	message := ""
+	switch form := accepted.Convert; {
+	case form == nil:
+	case form.Kind == "PartialObjectMetadataList" && verb == "get":
+		message = fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", r.typeName(verb))
+	case form.Kind == "PartialObjectMetadata" && verb == "list":
+		message = fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", r.typeName(verb))
+	}
+	if message == "" {
+		return accepted, nil
+	}
+	return accepted, &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
+	}}
+}
+
+// typeName is the Go type that the real server holds for a verb.
+func (r *resource) typeName(verb string) string {
 	typeName := "*unstructured.Unstructured"
 	if verb != "get" {
 		typeName += "List"
@@ -429,16 +451,5 @@ func (r *resource) explainList(req *http.Request, verb string) (*schema.GroupVer
 			typeName = fmt.Sprintf("%T", internal)
 		}
 	}
-	message := ""
-	switch kind := mediaType.Convert.Kind; {
-	case kind == "PartialObjectMetadataList" && verb == "get":
-		message = fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", typeName)
-	case kind == "PartialObjectMetadata" && verb == "list":
-		message = fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", typeName)
-	default:
-		return mediaType.Convert, nil
-	}
-	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
-	}}
+	return typeName
 }

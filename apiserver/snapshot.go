@@ -74,12 +74,10 @@ type resource struct {
 	entries []*entry
 	// sibling is the captured resource that an uncaptured one is read from;
 	// converted is done when it was.
-	sibling    *resource
-	converted  sync.Once
-	convertErr error
-	// live is done when the entries know their live cells.
-	live            sync.Once
-	liveErr         error
+	sibling         *resource
+	converted       sync.Once
+	convertErr      error
+	learned         learning
 	resourceVersion uint64
 	warning         string
 	scope           *handlers.RequestScope
@@ -129,8 +127,8 @@ func newSnapshot(c *fixtures.Case) (*snapshot, error) {
 	return s, nil
 }
 
-// decodeAll decodes every object, and finds what of tables is live, ahead of the
-// first request that needs it, until done.
+// decodeAll decodes every object, and learns how it is printed, ahead of the first
+// request that needs it, until done.
 func (s *snapshot) decodeAll(done <-chan struct{}) {
 	for _, r := range s.resources {
 		if r.sibling != nil {
@@ -150,8 +148,12 @@ func (s *snapshot) decodeAll(done <-chan struct{}) {
 		case <-done:
 			return
 		default:
-			if r.sibling == nil && r.data != nil && r.data.Columns != nil {
-				_ = r.findLiveCells(context.Background()) // whoever asks for a Table gets the error
+			if r.sibling != nil {
+				continue
+			}
+			for entries := range slices.Chunk(r.entries, learnedAtOnce) {
+				// Whoever asks for a Table gets the error.
+				_ = r.learnRows(context.Background(), []*object{{of: r, entry: entries[0]}})
 			}
 		}
 	}

@@ -206,6 +206,10 @@ func (r *resource) List(ctx context.Context, options *metainternalversion.ListOp
 		}
 		out.Items = append(out.Items, r.object(ctx, e))
 	}
+	if ctx.Value(textTableKey{}) != nil {
+		listed := *out // upstream changes the one that it gets
+		out.table = func() (*metav1.Table, error) { return r.ConvertToTable(ctx, &listed, &metav1.TableOptions{}) }
+	}
 	return out, nil
 }
 

@@ -2,8 +2,11 @@ package apiserver
 
 import (
 	"context"
-	"reflect"
+	"encoding/json"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 	apiservicestore "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
@@ -92,6 +96,86 @@ func carriesMetadata(ctx context.Context, options runtime.Object) bool {
 	return ok && (o.IncludeObject == "" || o.IncludeObject == metav1.IncludeMetadata) && ctx.Value(tableV1Key{}) != nil
 }
 
+// textTableKey is the context key of lists that are answered as the text of a Table
+// of meta.k8s.io/v1, rather than as a Table that upstream encodes.
+type textTableKey struct{}
+
+// asTextTable returns the request for a list as it is to be handled when it can be
+// answered as the text of a Table: as one for the list itself. Upstream would copy
+// each object's text twice to compact what is compact.
+func asTextTable(req *http.Request, accepted negotiation.MediaTypeOptions) *http.Request {
+	include := req.URL.Query()["includeObject"]
+	if accepted.Accepted.MediaType != runtime.ContentTypeJSON || accepted.Pretty || len(include) > 1 ||
+		len(include) == 1 && include[0] != "" && include[0] != string(metav1.IncludeMetadata) {
+		return req
+	}
+	out := req.Clone(context.WithValue(req.Context(), textTableKey{}, true))
+	out.Header.Set("Accept", runtime.ContentTypeJSON)
+	return out
+}
+
+// tableJSON is what encoding/json makes of a Table whose rows carry text.
+func tableJSON(table *metav1.Table) ([]byte, error) {
+	table.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
+	rows := table.Rows
+	size := 4096
+	asIs := len(rows) == 0
+	for i := range rows {
+		asIs = asIs || rows[i].Object.Raw == nil || rows[i].Cells == nil
+		size += len(rows[i].Object.Raw) + 256
+	}
+	if asIs {
+		return json.Marshal(table)
+	}
+	const empty = `[]}`
+	table.Rows = []metav1.TableRow{}
+	head, err := json.Marshal(table)
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, size), head[:len(head)-len(empty)+1]...)
+	for i, r := range rows {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, `{"cells":[`...)
+		for j, cell := range r.Cells {
+			if j > 0 {
+				out = append(out, ',')
+			}
+			if out, err = appendCell(out, cell); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, ']')
+		if len(r.Conditions) > 0 {
+			conditions, err := json.Marshal(r.Conditions)
+			if err != nil {
+				return nil, err
+			}
+			out = append(append(out, `,"conditions":`...), conditions...)
+		}
+		out = append(append(append(out, `,"object":`...), r.Object.Raw...), '}')
+	}
+	return append(out, empty[1:]...), nil
+}
+
+// appendCell appends a cell as encoding/json writes it.
+func appendCell(b []byte, cell any) ([]byte, error) {
+	switch c := cell.(type) {
+	case string:
+		if !strings.ContainsFunc(c, func(r rune) bool {
+			return r < ' ' || r > '~' || r == '"' || r == '\\' || r == '<' || r == '>' || r == '&'
+		}) {
+			return append(append(append(b, '"'), c...), '"'), nil
+		}
+	case int64:
+		return strconv.AppendInt(b, c, 10), nil
+	}
+	text, err := json.Marshal(cell)
+	return append(b, text...), err
+}
+
 // printTyped prints an object that is in the episode's time.
 func (r *resource) printTyped(ctx context.Context, obj runtime.Object, options runtime.Object) (*metav1.Table, error) {
 	p := newPrinting(ctx)
@@ -130,6 +214,14 @@ func (p printing) back() time.Duration {
 // printCaptured prints objects with ages of the episode's clock at this moment, and
 // returns the objects in the order of the rows.
 func (r *resource) printCaptured(ctx context.Context, objects []*object, options runtime.Object) (*metav1.Table, []*object, error) {
+	if len(objects) > 0 {
+		if err := r.learnRows(ctx, objects); err != nil {
+			return nil, nil, err
+		}
+		if table := r.fromRows(ctx, objects, options); table != nil {
+			return table, objects, nil
+		}
+	}
 	p := newPrinting(ctx)
 	table, err := r.printAt(ctx, objects, p, options)
 	if err != nil {
@@ -139,10 +231,7 @@ func (r *resource) printCaptured(ctx context.Context, objects []*object, options
 	if r.data == nil || r.data.Columns == nil {
 		return table, objects, nil
 	}
-	if err := r.findLiveCells(ctx); err != nil {
-		return nil, nil, err
-	}
-	return r.withCapturedCells(ctx, table, objects, p.clock.Offset()), objects, nil
+	return r.withCapturedCells(table, objects, p.clock.Offset()), objects, nil
 }
 
 // inRowOrder is objects in the order of a table's rows: some printers sort, such as
@@ -178,12 +267,12 @@ func moveCells(cells []any, d time.Duration) {
 
 // withCapturedCells replaces what was printed by what the real server printed,
 // except in cells that depend on the time: those are ages.
-func (r *resource) withCapturedCells(ctx context.Context, table *metav1.Table, objects []*object, offset time.Duration) *metav1.Table {
+func (r *resource) withCapturedCells(table *metav1.Table, objects []*object, offset time.Duration) *metav1.Table {
 	out := &metav1.Table{TypeMeta: table.TypeMeta, ListMeta: table.ListMeta, Rows: make([]metav1.TableRow, 0, len(objects))}
 	if len(table.ColumnDefinitions) > 0 { // else the request asked for none
 		out.ColumnDefinitions = r.data.Columns
 	}
-	columns := r.printedColumns(ctx, table)
+	columns := r.answeredColumns(0)
 	for i, o := range objects {
 		cells := make([]any, len(r.data.Columns))
 		for j := range cells {
@@ -204,69 +293,6 @@ func (r *resource) withCapturedCells(ctx context.Context, table *metav1.Table, o
 			row.Conditions = table.Rows[i].Conditions
 		}
 		out.Rows = append(out.Rows, row)
-	}
-	return out
-}
-
-const (
-	// muchEarlier is far enough for every age to be printed differently.
-	muchEarlier = 400 * 24 * time.Hour
-	// liveCellsAtOnce bounds the objects that are printed at once to find live cells.
-	liveCellsAtOnce = 500
-)
-
-// findLiveCells finds, once, which captured cells depend on the time: those that
-// are printed differently for an object that is much older.
-func (r *resource) findLiveCells(ctx context.Context) error {
-	r.live.Do(func() {
-		captured := clock.New(clock.Captured, r.snapshot.captured, r.snapshot.captured)
-		for entries := range slices.Chunk(r.entries, liveCellsAtOnce) {
-			objects := make([]*object, len(entries))
-			for i, e := range entries {
-				objects[i] = &object{of: r, entry: e}
-			}
-			now, err := r.printAt(ctx, objects, printing{clock: captured, now: time.Now()}, nil)
-			if err != nil {
-				r.liveErr = err
-				return
-			}
-			earlier, err := r.printAt(ctx, objects, printing{clock: captured, now: time.Now(), earlier: muchEarlier}, nil)
-			if err != nil {
-				r.liveErr = err
-				return
-			}
-			columns := r.printedColumns(ctx, now)
-			for i, o := range inRowOrder(now, objects) {
-				e := o.entry
-				if len(e.Cells) != len(columns) || i >= len(now.Rows) || i >= len(earlier.Rows) {
-					continue
-				}
-				e.live = make([]bool, len(columns))
-				for j, at := range columns {
-					if at >= 0 && at < len(now.Rows[i].Cells) {
-						cell := now.Rows[i].Cells[at]
-						e.live[j] = cell != nil && !reflect.DeepEqual(cell, earlier.Rows[i].Cells[at])
-					}
-				}
-			}
-		}
-	})
-	return r.liveErr
-}
-
-// printedColumns maps captured columns to a printed table's by name; -1 where the
-// printer has none. Without headers the printer's order is learned from a
-// headed table of nothing.
-func (r *resource) printedColumns(ctx context.Context, table *metav1.Table) []int {
-	headers := table.ColumnDefinitions
-	if len(headers) == 0 {
-		if headed, err := r.printAt(ctx, nil, printing{now: time.Now()}, nil); err == nil {
-			headers = headed.ColumnDefinitions
-		}
-	}
-	out := make([]int, len(r.data.Columns))
-	for j, column := range r.data.Columns {
-		out[j] = slices.IndexFunc(headers, func(h metav1.TableColumnDefinition) bool { return h.Name == column.Name })
 	}
 	return out
 }
