@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -63,7 +64,7 @@ var serverRequests = []struct{ name, path, accept string }{
 func BenchmarkServers(b *testing.B) {
 	// Before a real server starts, which is busy for a while.
 	episodes, processes := firstInEpisode(b, firstEpisodes), firstInProcess(b, firstProcesses)
-	servers := []*comparedServer{startKubecase(b), startRecorded(b)}
+	servers := []*comparedServer{startKubecase(b, "shop-outage"), startRecorded(b, "shop-outage")}
 	if name := os.Getenv("KUBE_APISERVER"); name != "" {
 		servers = append(servers, startKubeAPIServer(b, name))
 	} else {
@@ -80,18 +81,8 @@ func BenchmarkServers(b *testing.B) {
 	for _, r := range serverRequests {
 		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t", r.name, len(servers[0].get(b, r.path, r.accept)), milliseconds(processes[r.name]), milliseconds(episodes[r.name]))
 		for _, s := range servers {
-			b.Run(strings.ReplaceAll(r.name, " ", "_")+"/"+strings.ReplaceAll(s.name, " ", "_"), func(b *testing.B) {
-				var took []time.Duration
-				for b.Loop() {
-					began := time.Now()
-					s.get(b, r.path, r.accept)
-					took = append(took, time.Since(began))
-				}
-				b.ReportMetric(milliseconds(percentile(took, 50)), "p50-ms")
-				b.ReportMetric(milliseconds(percentile(took, 99)), "p99-ms")
-				s.p50, s.p99 = percentile(took, 50), percentile(took, 99)
-			})
-			fmt.Fprintf(w, "%.2f/%.1f\t", milliseconds(s.p50), milliseconds(s.p99))
+			took := inTurns(b, r.name, r.path, r.accept, s)[0]
+			fmt.Fprintf(w, "%.2f/%.1f\t", milliseconds(percentile(took, 50)), milliseconds(percentile(took, 99)))
 		}
 		fmt.Fprintln(w)
 	}
@@ -100,6 +91,68 @@ func BenchmarkServers(b *testing.B) {
 	}
 	fmt.Printf("\none client, a kept connection to each; new: kubecase's first answers, the median of %d processes and of %d episodes\n%s\n",
 		firstProcesses, firstEpisodes, table)
+}
+
+// BenchmarkRecordedServer compares a kubecase that serves with one that runs an agent, and
+// records: processes of their own, which take turns, so that both see the same machine.
+func BenchmarkRecordedServer(b *testing.B) {
+	const name = "shop-nodes"
+	plain, recorded := startKubecase(b, name), startRecorded(b, name)
+	requests := slices.Clone(serverRequests)
+	requests = append(requests, struct{ name, path, accept string }{"log", "/api/v1/namespaces/shop/pods/" + podWithLog(b, name) + "/log", "*/*"})
+	for _, r := range requests {
+		took := inTurns(b, r.name, r.path, r.accept, plain, recorded)
+		without, with := percentile(took[0], 50), percentile(took[1], 50)
+		fmt.Printf("%-24s %.3f ms, recorded %.3f ms: %+.1f %%\n", r.name, milliseconds(without), milliseconds(with), 100*float64(with-without)/float64(without))
+	}
+}
+
+// inTurns asks the servers for the same, one after the other and in changing order, and
+// reports their medians. The times are by server.
+func inTurns(b *testing.B, name, path, accept string, servers ...*comparedServer) [][]time.Duration {
+	took := make([][]time.Duration, len(servers))
+	names := make([]string, len(servers))
+	for i, s := range servers {
+		names[i] = strings.ReplaceAll(s.name, " ", "_")
+	}
+	b.Run(strings.ReplaceAll(name, " ", "_")+"/"+strings.Join(names, ","), func(b *testing.B) {
+		clear(took)
+		for n := 0; b.Loop(); n++ {
+			for i := range servers {
+				i = (i + n) % len(servers)
+				began := time.Now()
+				servers[i].get(b, path, accept)
+				took[i] = append(took[i], time.Since(began))
+			}
+		}
+		for i := range servers {
+			b.ReportMetric(milliseconds(percentile(took[i], 50)), names[i]+"-p50-ms")
+			b.ReportMetric(milliseconds(percentile(took[i], 99)), names[i]+"-p99-ms")
+		}
+	})
+	return took
+}
+
+// podWithLog is a pod of the case with one container whose log was captured.
+func podWithLog(b *testing.B, name string) string {
+	c, err := cases.Open(name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	containers := map[string]int{}
+	for _, l := range c.Logs() {
+		if l.Namespace == "shop" && !l.Previous && l.Refusal == nil {
+			containers[l.Pod]++
+		}
+	}
+	for _, pod := range slices.Sorted(maps.Keys(containers)) {
+		if containers[pod] == 1 {
+			return pod
+		}
+	}
+	b.Fatal("the case has no pod with one log")
+	return ""
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -116,7 +169,6 @@ func percentile(took []time.Duration, percent int) time.Duration {
 type comparedServer struct {
 	name, url, token string
 	client           *http.Client
-	p50, p99         time.Duration
 }
 
 func (s *comparedServer) get(b *testing.B, path, accept string) []byte {
@@ -140,7 +192,7 @@ func (s *comparedServer) get(b *testing.B, path, accept string) []byte {
 
 // startRecorded serves the case as 'kubecase run' does to an agent, every request on
 // record, until the benchmark ends.
-func startRecorded(b *testing.B) *comparedServer {
+func startRecorded(b *testing.B, name string) *comparedServer {
 	b.Helper()
 	program, err := exec.LookPath("kubecase")
 	if err != nil {
@@ -149,7 +201,7 @@ func startRecorded(b *testing.B) *comparedServer {
 	dir := b.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	agent := `cp "$KUBECONFIG" "$0.new" && mv "$0.new" "$0" && exec sleep 3600`
-	run(b, dir, program, "run", "shop-outage", "--out", filepath.Join(dir, "run"), "--time-limit", "0", "--", "sh", "-c", agent, kubeconfig)
+	run(b, dir, program, "run", name, "--out", filepath.Join(dir, "run"), "--time-limit", "0", "--", "sh", "-c", agent, kubeconfig)
 	var config []byte
 	for deadline := time.Now().Add(time.Minute); ; {
 		if config, err = os.ReadFile(kubeconfig); err == nil {
@@ -176,13 +228,13 @@ func newClient() *http.Client {
 }
 
 // startKubecase serves the case in a process of its own until the benchmark ends.
-func startKubecase(b *testing.B) *comparedServer {
+func startKubecase(b *testing.B, name string) *comparedServer {
 	b.Helper()
 	program, err := exec.LookPath("kubecase")
 	if err != nil {
 		b.Fatal(err)
 	}
-	command := exec.CommandContext(b.Context(), program, "serve", "shop-outage", "--port", "0", "-o", "json")
+	command := exec.CommandContext(b.Context(), program, "serve", name, "--port", "0", "-o", "json")
 	command.Env = append(os.Environ(), "TMPDIR="+b.TempDir())
 	out, err := command.StdoutPipe()
 	if err != nil {
@@ -254,7 +306,7 @@ func medians(took map[string][]time.Duration) map[string]time.Duration {
 func firstInProcess(b *testing.B, processes int) map[string]time.Duration {
 	took := map[string][]time.Duration{}
 	for i := range processes {
-		s := startKubecase(b)
+		s := startKubecase(b, "shop-outage")
 		s.get(b, "/version", "application/json")
 		for j := range serverRequests {
 			r := serverRequests[(i+j)%len(serverRequests)] // no request is always the first of all

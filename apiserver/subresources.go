@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +87,9 @@ func (s *Server) serveSubresource(w http.ResponseWriter, req *http.Request, r *r
 		if err := acceptable(req, "text/plain", runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf); err != nil {
 			return err
 		}
+		if key, ok := keyOf(req, info, time.Now()); ok && endsByItself(req.URL.Query()) {
+			s.config.Observer.Kept(req.Context(), key)
+		}
 		handlers.GetResourceWithOptions(&logREST{pods: r, source: s.config.Logs}, subresourceScope(r, "log"), true)(w, req)
 	case "scale":
 		handlers.GetResource(&scaleREST{of: r}, scaleScope(r))(w, req)
@@ -96,6 +101,12 @@ func (s *Server) serveSubresource(w http.ResponseWriter, req *http.Request, r *r
 		handlers.GetResource(r, subresourceScope(r, info.Subresource))(w, req)
 	}
 	return nil
+}
+
+// endsByItself reports whether a log's text depends on nothing but the request and the
+// episode's clock: it isn't followed, nor counted back from the present.
+func endsByItself(query url.Values) bool {
+	return !query.Has("follow") && !query.Has("sinceSeconds") && !query.Has("sinceTime")
 }
 
 // connect checks what the API server itself checks, then asks the Connector.

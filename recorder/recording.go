@@ -46,6 +46,8 @@ type recording struct {
 	announced bool
 	kept      kept
 
+	// begun: the line of the stage ResponseStarted is written.
+	begun    bool
 	stream   *stream
 	hijacked bool
 	failed   error  // of a write to the client, or of the record
@@ -101,7 +103,7 @@ func (w *recording) Write(p []byte) (int, error) {
 // announce puts a kept answer on record before it is sent whole: what p holds is known by
 // its key and length. It is false where the answer must be looked at as it goes.
 func (w *recording) announce(p []byte) bool {
-	if w.body != nil || w.holding || w.input != nil || w.hijacked || int64(len(p)) > w.log.o.MaxBody || w.request.Context().Err() != nil {
+	if w.begun || w.body != nil || w.holding || w.input != nil || w.hijacked || int64(len(p)) > w.log.o.MaxBody || w.request.Context().Err() != nil {
 		return false
 	}
 	k, ok := w.log.o.Bodies.recall(w.exchange.keptAs())
@@ -217,7 +219,13 @@ func (w *recording) FlushError() error {
 		w.status = http.StatusOK
 	}
 	if w.stream == nil && !w.announced {
-		if err := w.startStream(); err != nil {
+		begin := w.startStream
+		if w.body == nil && !w.holding {
+			// The headers go out, as upstream does before it copies a log. What follows may
+			// well be short, and needs no file of its own.
+			begin = w.begin
+		}
+		if err := begin(); err != nil {
 			return w.fail(err, "write error")
 		}
 	}
@@ -225,7 +233,6 @@ func (w *recording) FlushError() error {
 }
 
 func (w *recording) startStream() error {
-	w.event.Annotations[KeyStream] = "true"
 	s, err := w.log.newStream(string(w.event.AuditID), w.Header())
 	if err != nil {
 		return err
@@ -241,7 +248,7 @@ func (w *recording) startStream() error {
 			return err
 		}
 	}
-	if err := w.started(); err != nil {
+	if err := w.begin(); err != nil {
 		return err
 	}
 	if w.holding {
@@ -254,6 +261,16 @@ func (w *recording) startStream() error {
 		}
 	}
 	return nil
+}
+
+// begin puts the start of a response that is flushed before its end on record, once.
+func (w *recording) begin() error {
+	if w.begun {
+		return nil
+	}
+	w.event.Annotations[KeyStream] = "true"
+	w.begun = true
+	return w.started()
 }
 
 // started writes the line of the stage ResponseStarted.
