@@ -21,6 +21,8 @@ import (
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/cases"
 	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/fixtures/importers"
+	"github.com/kubecase/kubecase/fixtures/importers/bundle"
 	"github.com/kubecase/kubecase/kubeconfigs"
 )
 
@@ -75,7 +77,8 @@ func (a *app) servingOptions() (servingOptions, error) {
 	return o, nil
 }
 
-// openCase opens a shipped case by name, or a case at a path.
+// openCase opens a shipped case by name, a case at a path, or what can be imported as
+// one, e.g. a support bundle.
 func openCase(name string) (*fixtures.Case, error) {
 	if slices.Contains(cases.Names(), name) {
 		c, err := cases.Open(name)
@@ -89,7 +92,16 @@ func openCase(name string) (*fixtures.Case, error) {
 		return nil, caseError{fmt.Errorf("no case %q: there is no such file or folder, and shipped are %s", name, strings.Join(cases.Names(), ", "))}
 	}
 	if err != nil {
-		return nil, caseError{err}
+		imported, importErr := openBundle(name)
+		switch {
+		case importErr == nil:
+			return imported, nil
+		case errors.Is(importErr, importers.ErrCase), errors.Is(importErr, bundle.ErrDamaged):
+			return nil, caseError{err}
+		case errors.Is(importErr, importers.ErrUnrecognized):
+			return nil, caseError{fmt.Errorf("%w\n%w", err, importErr)}
+		}
+		return nil, caseError{importErr}
 	}
 	return c, nil
 }
