@@ -21,8 +21,6 @@ import (
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/cases"
 	"github.com/kubecase/kubecase/fixtures/clock"
-	"github.com/kubecase/kubecase/fixtures/importers"
-	"github.com/kubecase/kubecase/fixtures/importers/bundle"
 	"github.com/kubecase/kubecase/kubeconfigs"
 )
 
@@ -92,16 +90,9 @@ func openCase(name string) (*fixtures.Case, error) {
 		return nil, caseError{fmt.Errorf("no case %q: there is no such file or folder, and shipped are %s", name, strings.Join(cases.Names(), ", "))}
 	}
 	if err != nil {
-		imported, importErr := openBundle(name)
-		switch {
-		case importErr == nil:
-			return imported, nil
-		case errors.Is(importErr, importers.ErrCase), errors.Is(importErr, bundle.ErrDamaged):
+		if c, err = openBundle(name, err); err != nil {
 			return nil, caseError{err}
-		case errors.Is(importErr, importers.ErrUnrecognized):
-			return nil, caseError{fmt.Errorf("%w\n%w", err, importErr)}
 		}
-		return nil, caseError{importErr}
 	}
 	return c, nil
 }

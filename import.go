@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/importers"
+	"github.com/kubecase/kubecase/fixtures/importers/bundle"
 )
 
 func (a *app) newImport() *cobra.Command {
@@ -91,10 +93,20 @@ it away. kubecase serve, shell and the others take such a SOURCE for a CASE, too
 	return c
 }
 
-// openBundle opens something that is no case but can be imported. Nothing of it stays
-// behind. It fails with importers.ErrUnrecognized for what it can't be.
-func openBundle(name string) (*fixtures.Case, error) {
-	return importers.Open(context.Background(), name)
+// openBundle opens something that is no case, for the reason notCase, but can be imported.
+// Nothing of it stays behind.
+func openBundle(name string, notCase error) (*fixtures.Case, error) {
+	if _, err := os.Stat(name); err != nil {
+		return nil, notCase
+	}
+	c, err := importers.Open(context.Background(), name)
+	switch {
+	case errors.Is(err, importers.ErrCase), errors.Is(err, bundle.ErrDamaged):
+		return nil, notCase
+	case errors.Is(err, importers.ErrUnrecognized):
+		return nil, fmt.Errorf("%w\n%w", notCase, err)
+	}
+	return c, err
 }
 
 // importLine shows on a terminal how far an import is. Elsewhere it says so only of long
