@@ -14,6 +14,7 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // as kubectl, so that every kubeconfig that works there works here
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"mvdan.cc/sh/v3/shell"
 
 	"github.com/kubecase/kubecase/fixtures/capture"
 )
@@ -27,7 +28,10 @@ new case: every resource that can be listed, in every version, with the server's
 Tables, discovery, OpenAPI, health and container logs. OUT is a folder that is empty
 or not there yet, or a new .tar.gz.
 
-Only GET requests are made, at a rate that a shared cluster tolerates. Nothing of
+Where they may be asked, the nodes' kubelets are, and with the flags Prometheus,
+Alertmanager, connections and commands in containers, and source trees.
+
+But for these commands only GET requests are made, at a rate that a shared cluster tolerates. Nothing of
 the kubeconfig lands in the case. The values of Secrets, and tokens, private keys and
 certificates anywhere else, are replaced by placeholders of the same length; look
 through a case before you give it away all the same.
@@ -80,6 +84,16 @@ exit code is then 1.`,
 	f.Bool("no-logs", false, "take no container logs")
 	f.Duration("log-since", 0, "how far back logs go; 0: to their beginning")
 	f.Int64("log-limit-bytes", 10<<20, "most bytes of one log")
+	f.Bool("no-node-proxy", false, "don't ask the nodes' kubelets (healthz, configz, metrics, pods, logs)")
+	f.String("prometheus", "", "also export from Prometheus: its URL, or NAMESPACE/SERVICE:PORT to ask through the API server")
+	f.StringArray("metrics-select", nil, "selectors of the series to export; without: all")
+	f.Duration("metrics-range", time.Hour, "how far back samples go")
+	f.Duration("metrics-step", 0, "one sample a step; 0: the samples as they were scraped")
+	f.String("alertmanager", "", "also take alerts from Alertmanager: its URL, or NAMESPACE/SERVICE:PORT")
+	f.StringArray("probe", nil, "HOST:PORT to try to connect to, with nc, from each --probe-from")
+	f.StringArray("probe-from", nil, "NAMESPACE/POD[/CONTAINER] to probe from")
+	f.StringArray("exec", nil, "NAMESPACE/POD[/CONTAINER]=COMMAND to run, whose output is kept")
+	f.StringArray("source", nil, "APP=DIR: keep the source tree of an app")
 	f.Float32("qps", 20, "most requests per second")
 	f.Int("burst", 40, "most requests at once, after a pause")
 	f.Duration("request-timeout", time.Minute, "most time for one request")
@@ -103,6 +117,9 @@ func (a *app) captureOptions(out string) (capture.Options, error) {
 			return o, usagef("%q is no name of a case: give one with --name", o.Name)
 		}
 	}
+	if err := a.captureBesides(&o); err != nil {
+		return o, usageError{err}
+	}
 	var err error
 	o.Config, err = loadKubeconfig(a.config.GetString("kubeconfig"), a.config.GetString("context"))
 	if err != nil {
@@ -110,6 +127,46 @@ func (a *app) captureOptions(out string) (capture.Options, error) {
 	}
 	o.Config.UserAgent = "kubecase-capture"
 	return o, nil
+}
+
+// captureBesides reads the flags about what a cluster has besides its API server.
+func (a *app) captureBesides(o *capture.Options) error {
+	o.NoNodeProxy = a.config.GetBool("no-node-proxy")
+	o.Prometheus, o.Alertmanager = a.config.GetString("prometheus"), a.config.GetString("alertmanager")
+	o.MetricsSelect = a.config.GetStringSlice("metrics-select")
+	o.MetricsRange, o.MetricsStep = a.config.GetDuration("metrics-range"), a.config.GetDuration("metrics-step")
+	o.Probes = a.config.GetStringSlice("probe")
+	var errs []error
+	for _, from := range a.config.GetStringSlice("probe-from") {
+		v, err := capture.ParseVantage(from)
+		errs = append(errs, err)
+		o.ProbeFrom = append(o.ProbeFrom, v)
+	}
+	for _, run := range a.config.GetStringSlice("exec") {
+		in, command, _ := strings.Cut(run, "=")
+		v, err := capture.ParseVantage(in)
+		errs = append(errs, err)
+		argv, err := shell.Fields(command, func(string) string { return "" })
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the command %q can't be read: %w", command, err))
+		}
+		o.Commands = append(o.Commands, capture.Command{In: v, Argv: argv})
+	}
+	for _, source := range a.config.GetStringSlice("source") {
+		app, dir, ok := strings.Cut(source, "=")
+		if !ok || dir == "" {
+			errs = append(errs, fmt.Errorf("%q names no source tree: give APP=DIR", source))
+			continue
+		}
+		if o.Sources == nil {
+			o.Sources = map[string]string{}
+		}
+		if o.Sources[app] != "" {
+			errs = append(errs, fmt.Errorf("the source of %s is given twice", app))
+		}
+		o.Sources[app] = dir
+	}
+	return errors.Join(errs...)
 }
 
 // loadKubeconfig finds the cluster as kubectl does.
