@@ -89,6 +89,7 @@ it away. kubecase serve, shell and the others take such a SOURCE for a CASE, too
 	f.String("query", "", "what an investigator is told: the failure that was observed, never its cause")
 	f.Bool("assume-complete", false, "what the source lacks didn't exist, instead of not being captured")
 	addOutputFlag(c, false)
+	c.AddCommand(a.newImportCloudOpsBench())
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

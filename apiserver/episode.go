@@ -34,6 +34,9 @@ type EpisodeOptions struct {
 	Clock clock.Mode
 	// Start is when the episode began; zero means now.
 	Start time.Time
+	// Present, with clock.Captured, is the instant of the sweep at which ages are counted;
+	// zero: the capture instant. What was captured is the same at each.
+	Present time.Time
 	// User makes the episode a captured subject, for whom the captured Roles
 	// and Bindings decide. Empty: a reader of everything.
 	User string
@@ -89,6 +92,13 @@ func newEpisode(s *snapshot, o EpisodeOptions) (*Episode, error) {
 	if o.Start.IsZero() {
 		o.Start = time.Now()
 	}
+	present := s.captured
+	if !o.Present.IsZero() {
+		if o.Clock != clock.Captured {
+			return nil, fmt.Errorf("a present with the %s clock, which moves: use %s", o.Clock, clock.Captured)
+		}
+		present = o.Present
+	}
 	var secret [48]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return nil, err
@@ -96,7 +106,7 @@ func newEpisode(s *snapshot, o EpisodeOptions) (*Episode, error) {
 	e := &Episode{
 		ID:       hex.EncodeToString(secret[:16]),
 		Token:    base64.RawURLEncoding.EncodeToString(secret[16:]),
-		Clock:    clock.New(o.Clock, s.captured, o.Start),
+		Clock:    clock.New(o.Clock, present, o.Start),
 		Start:    o.Start,
 		snapshot: s,
 		reader:   o.User == "",

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -104,14 +106,55 @@ func (r *resource) object(ctx context.Context, e *entry) *object {
 
 // printedAsAges reports whether the client prints nothing of these objects' times
 // but ages, counted from its own present: `kubectl describe` and `kubectl events`
-// do with events. At the captured clock such times are moved, so that the ages
-// are those at the capture instant there too.
+// do with events, and describe with the pods that it lists by their node. At the
+// captured clock such times are moved, so that the ages are those at the capture
+// instant there too.
 func (r *resource) printedAsAges(ctx context.Context) bool {
-	if r.gvr.Resource != "events" || episodeFrom(ctx).Clock.Mode() != clock.Captured {
+	if r.gvr.Resource != "events" && r.gvr.Resource != "pods" || episodeFrom(ctx).Clock.Mode() != clock.Captured {
 		return false
 	}
 	command, _ := ctx.Value(kubectlCommandKey{}).(string)
+	if r.gvr.Resource == "pods" {
+		info, ok := request.RequestInfoFrom(ctx)
+		return ok && command == "kubectl describe" && strings.Contains(info.FieldSelector, "spec.nodeName=")
+	}
 	return command == "kubectl describe" || command == "kubectl events"
+}
+
+const (
+	// lateInSecond is when too little of a second is left for a client to print ages in it.
+	lateInSecond = 600 * time.Millisecond
+	// earlyInSecond is waited for, past the turn of the second.
+	earlyInSecond = 5 * time.Millisecond
+)
+
+// awaitPrintableSecond waits for the next second when this one is nearly over and the
+// client counts ages from its own present: it would print some of them a second too old.
+func (r *resource) awaitPrintableSecond(ctx context.Context) {
+	now := time.Now()
+	past := now.Sub(now.Truncate(time.Second))
+	if past < lateInSecond || !r.printedAsAges(ctx) {
+		return
+	}
+	select {
+	case <-time.After(time.Second - past + earlyInSecond):
+	case <-ctx.Done():
+	}
+}
+
+// coversSelection reports whether what a selection asks for was captured of all objects,
+// wherever they are.
+func (r *resource) coversSelection(options *metainternalversion.ListOptions) bool {
+	if options.FieldSelector == nil || r.data == nil {
+		return false
+	}
+	swept := r.gvr
+	if r.sibling != nil {
+		swept = r.sibling.gvr
+	}
+	return slices.ContainsFunc(options.FieldSelector.Requirements(), func(q fields.Requirement) bool {
+		return (q.Operator == selection.Equals || q.Operator == selection.DoubleEquals) && q.Value != "" && r.snapshot.fixture.CoversField(swept, q.Field)
+	})
 }
 
 // kubectlCommandKey is the context key of the command that kubectl says it runs.
@@ -163,9 +206,10 @@ func (r *resource) within(namespace string) []*entry {
 func (r *resource) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	namespace := r.namespace(ctx)
 	// A missing namespace is an empty list, as the real server answers; one that was not swept is an error.
-	if err := r.covered(namespace); err != nil {
+	if err := r.covered(namespace); err != nil && !r.coversSelection(options) {
 		return nil, err
 	}
+	r.awaitPrintableSecond(ctx)
 	selected := newSelector(r, options)
 	// The prefix under which the store would keep these objects; continue tokens hold keys relative to it.
 	keyPrefix := ""
