@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +55,7 @@ exit code is then 1.`,
 			}
 			line := newProgressLine(a.err)
 			options.Progress = line.show
-			summary, err := capture.Run(cmd.Context(), options)
+			summary, err := a.captureWith(cmd.Context(), options)
 			line.end()
 			if wrong := (*capture.OptionsError)(nil); errors.As(err, &wrong) {
 				return usagef("%w", err)
@@ -94,12 +95,36 @@ exit code is then 1.`,
 	f.StringArray("probe-from", nil, "NAMESPACE/POD[/CONTAINER] to probe from")
 	f.StringArray("exec", nil, "NAMESPACE/POD[/CONTAINER]=COMMAND to run, whose output is kept")
 	f.StringArray("source", nil, "APP=DIR: keep the source tree of an app")
+	f.Bool("transcript", false, "also keep what kubectl prints of everything, before and after: kubecase fidelity then measures the case by it")
+	f.String("kubectl", "kubectl", "the kubectl of --transcript: a path, or a name in PATH")
 	f.Float32("qps", 20, "most requests per second")
 	f.Int("burst", 40, "most requests at once, after a pause")
 	f.Duration("request-timeout", time.Minute, "most time for one request")
 	addOutputFlag(c, false)
 	_ = c.RegisterFlagCompletionFunc("secrets", cobra.FixedCompletions([]string{"keep", "redact", "omit"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// captureWith captures, between two rounds of kubectl where a transcript is wanted.
+func (a *app) captureWith(ctx context.Context, o capture.Options) (*capture.Summary, error) {
+	if !a.config.GetBool("transcript") {
+		return capture.Run(ctx, o)
+	}
+	if strings.HasSuffix(o.Out, ".gz") || strings.HasSuffix(o.Out, ".tgz") {
+		return nil, usagef("a transcript is written into a folder: give a folder as OUT")
+	}
+	t, err := a.newTranscriber(o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.begin(ctx); err != nil {
+		return nil, err
+	}
+	summary, err := capture.Run(ctx, o)
+	if err != nil || summary.Interrupted != "" {
+		return summary, err
+	}
+	return summary, t.end(ctx, o.Out)
 }
 
 // captureOptions reads the flags and the kubeconfig.
