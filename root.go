@@ -128,7 +128,7 @@ KUBECASE_PORT) or in a file (--config), in this order.`,
 	}{
 		{"investigate", "Investigate a case:", []*cobra.Command{a.newServe(), a.newShell(), a.newKubectl(), a.newCases()}},
 		{"evaluate", "Evaluate agents:", []*cobra.Command{a.newRun(), a.newScore(), a.newWatch(), a.newSandbox(), a.newSubmit()}},
-		{"author", "Make cases:", []*cobra.Command{a.newCapture(), a.newImport(), a.newFidelity(), a.newValidate(), a.newGraph(), a.newExplainClause(), a.newSchema()}},
+		{"author", "Make cases:", []*cobra.Command{a.newCapture(), a.newImport(), a.newExport(), a.newFidelity(), a.newValidate(), a.newGraph(), a.newExplainClause(), a.newSchema()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, c := range group.commands {
