@@ -110,7 +110,7 @@ func TestKubectlOnImports(t *testing.T) {
 			{"get crontab nightly -n shop -o jsonpath={.spec.big}", []string{`^9007199254740993$`}},
 		},
 		"k8shark-old": {{"get pods -n shop", []string{`(?m)^NAME +MOOD\nweb +fine$`}}, {"logs web -n shop", []string{`^one\ntwo\n$`}}, {"get nodes", []string{`UnsupportedQuery|resource type`}}},
-		"kwok": {{"get pods -n default", []string{`(?m)^web `}}},
+		"kwok":        {{"get pods -n default", []string{`(?m)^web `}}},
 		"crust-gather": {
 			{"get pods -A", []string{`(?m)^default +web `}},
 			{"get pod web --show-labels", []string{`enabled=on`}},
