@@ -147,7 +147,7 @@ func (r *replay) satisfy(ctx context.Context, of *evaluator.Evaluator, clause *e
 }
 
 // ofKubernetes are fault types that Kubernetes itself reports by that name.
-var ofKubernetes = map[string]bool{"oomkilled": true}
+var ofKubernetes = map[string]bool{"missingserviceaccount": true, "oomkilled": true}
 
 var wordBreak = regexp.MustCompile(`[^a-z0-9]+`)
 
