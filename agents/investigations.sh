@@ -22,6 +22,13 @@ step() {
 		2) kubectl describe pods -n shop -l app=checkout ;;
 		*) return 9 ;;
 		esac ;;
+	*"search works for a few seconds"*)
+		case $1 in
+		1) kubectl get pods -n shop -l app=search ;;
+		2) kubectl describe pods -n shop -l app=search ;;
+		3) kubectl logs -n shop deployment/search --previous ;;
+		*) return 9 ;;
+		esac ;;
 	*"was slow this morning"*)
 		case $1 in
 		1) kubectl get nodes ;;
@@ -45,6 +52,12 @@ answer() {
 		;;
 	*"can't complete an order"*)
 		echo '{"component": "deployment/checkout", "fault": "crash loop", "layer": "Application"}' ;;
+	*"search works for a few seconds"*)
+		cat <<-'JSON'
+			{"component": "deployment/search", "fault": "OOMKilled", "layer": "Application",
+			 "commands": ["kubectl set resources deployment/search -n shop --limits=memory=512Mi"]}
+		JSON
+		;;
 	*"was slow this morning"*)
 		echo '{"detected": false}' ;;
 	esac
