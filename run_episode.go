@@ -51,7 +51,7 @@ func (observer) Kept(ctx context.Context, key any) { recorder.FromContext(ctx).S
 
 // newAPI is the API server that all serving commands use.
 func newAPI(done <-chan struct{}) *apiserver.Server {
-	return apiserver.New(apiserver.Config{Logs: logs.Source{}, Done: done, Observer: observer{}})
+	return apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connections{}, Done: done, Observer: observer{}})
 }
 
 // runner runs the episodes of one run.

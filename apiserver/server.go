@@ -101,7 +101,7 @@ var (
 // New returns a server without episodes.
 func New(config Config) *Server {
 	if config.Connect == nil {
-		config.Connect = notCaptured{}
+		config.Connect = NotCaptured{}
 	}
 	if config.Observer == nil {
 		config.Observer = nobody{}

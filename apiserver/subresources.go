@@ -44,16 +44,17 @@ type Connection struct {
 }
 
 // Connector answers connections from captured data. It either takes over the
-// response or returns an error, which the caller writes.
+// response or returns an error, which the caller writes: an API status as it is, any
+// other as what wasn't captured.
 type Connector interface {
 	Connect(w http.ResponseWriter, req *http.Request, c Connection) error
 }
 
-// notCaptured is the Connector of a server without shims.
-type notCaptured struct{}
+// NotCaptured is the Connector of a server without shims.
+type NotCaptured struct{}
 
 // Connect implements Connector.
-func (notCaptured) Connect(_ http.ResponseWriter, _ *http.Request, c Connection) error {
+func (NotCaptured) Connect(_ http.ResponseWriter, _ *http.Request, c Connection) error {
 	return newUnsupportedQuery("%s of %s %q was not captured: a snapshot runs no containers and reaches no network",
 		c.Subresource, strings.TrimSuffix(c.Resource, "s"), c.Name)
 }
@@ -150,7 +151,11 @@ func (s *Server) connect(w http.ResponseWriter, req *http.Request, r *resource, 
 			return apierrors.NewBadRequest("Upgrade request required")
 		}
 	}
-	return s.config.Connect.Connect(w, req, c)
+	err = s.config.Connect.Connect(w, req, c)
+	if _, isStatus := err.(apierrors.APIStatus); err != nil && !isStatus {
+		return newUnsupportedQuery("%v", err)
+	}
+	return err
 }
 
 func podOf(obj runtime.Object) (*corev1.Pod, error) {
