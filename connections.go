@@ -1,19 +1,48 @@
 package main
 
 import (
+	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/kubecase/kubecase/apiserver"
+	"github.com/kubecase/kubecase/recorder"
+	"github.com/kubecase/kubecase/shims/connectivity"
 	"github.com/kubecase/kubecase/shims/nodes"
 )
 
 // connections answers what reaches through the API server into the captured cluster.
 type connections struct{}
 
+// site is what answers over HTTP at a port besides what was captured of it.
+var site connectivity.Site
+
 // Connect implements apiserver.Connector.
 func (connections) Connect(w http.ResponseWriter, req *http.Request, c apiserver.Connection) error {
-	if c.Resource == "nodes" {
+	target := connectivity.Target{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Pod: c.Name, Container: c.Container}
+	proxied := connectivity.Proxied{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Name: c.Name, Path: c.Path, Site: site}
+	switch c.Resource + "/" + c.Subresource {
+	case "nodes/proxy":
 		return nodes.Serve(w, req, c.Case, c.Clock, c.Name, c.Path)
+	case "services/proxy":
+		proxied.Kind = "Service"
+		return connectivity.Proxy(w, req, proxied)
+	case "pods/proxy":
+		proxied.Kind = "Pod"
+		return connectivity.Proxy(w, req, proxied)
+	case "pods/exec":
+		return connectivity.Exec(w, req, target, func(run connectivity.Run) { recordRun(req.Context(), run) })
+	case "pods/attach":
+		return connectivity.Attach(w, req, target)
+	case "pods/portforward":
+		return connectivity.PortForward(w, req, target, site)
 	}
 	return apiserver.NotCaptured{}.Connect(w, req, c)
+}
+
+// recordRun puts on record what a command in a container came to.
+func recordRun(ctx context.Context, run connectivity.Run) {
+	x := recorder.FromContext(ctx)
+	x.Annotate(recorder.KeyOutput, run.Output)
+	x.Annotate(recorder.KeyExitCode, strconv.Itoa(run.ExitCode))
 }

@@ -1,0 +1,303 @@
+package connectivity
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"github.com/kubecase/kubecase/fixtures"
+	"github.com/kubecase/kubecase/fixtures/clock"
+)
+
+// Site finds what else answers over HTTP at a port of a pod or a service, such as a
+// captured Prometheus; nil for none.
+type Site func(c *fixtures.Case, k clock.Clock, kind, namespace, name, port string) http.Handler
+
+// Proxied is what a request to a proxy of the API server asks for.
+type Proxied struct {
+	Case  *fixtures.Case
+	Clock clock.Clock
+	// Kind is "Service" or "Pod", Name perhaps with scheme and port, as in the path.
+	Kind, Namespace, Name string
+	// Path behind "proxy", with its leading slash; empty for none.
+	Path string
+	Site Site
+}
+
+// Proxy answers a request to the proxy of a service or a pod with captured HTTP. The errors are
+// the API server's where the objects decide, else say what wasn't captured.
+func Proxy(w http.ResponseWriter, req *http.Request, p Proxied) error {
+	scheme, name, port, valid := utilnet.SplitSchemeNamePort(p.Name)
+	if !valid {
+		return apierrors.NewBadRequest(fmt.Sprintf("invalid %s request %q", strings.ToLower(p.Kind), p.Name))
+	}
+	if p.Path == "" {
+		w.Header().Set("Location", "proxy/")
+		w.WriteHeader(http.StatusMovedPermanently)
+		return nil
+	}
+	if p.Kind == "Service" {
+		s, err := decode[corev1.Service](p.Case, services, p.Namespace, name)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			return apierrors.NewNotFound(services.GroupResource(), name)
+		}
+		if port, err = servicePortName(newNetwork(p.Case, p.Namespace, &corev1.Pod{}), s, p.Name, port); err != nil {
+			return err
+		}
+	}
+	if p.Site != nil {
+		if h := p.Site(p.Case, p.Clock, p.Kind, p.Namespace, name, port); h != nil {
+			req = req.Clone(req.Context())
+			req.URL.Path, req.URL.RawPath = p.Path, ""
+			h.ServeHTTP(w, req)
+			return nil
+		}
+	}
+	answer, body, err := findAnswer(p.Case, p.Clock, func(a *fixtures.HTTPAnswer) bool {
+		u := *req.URL
+		u.Path = p.Path
+		return a.Kind == p.Kind && a.Namespace == p.Namespace && a.Name == name && cmp.Or(a.Scheme, "http") == cmp.Or(scheme, "http") &&
+			samePort(p.Case, a, port) && (a.Method == "" || a.Method == req.Method) && samePath(a, &u)
+	})
+	if err != nil {
+		return err
+	}
+	if answer == nil {
+		return fmt.Errorf("what the %s %q answers at %q was not captured%s", strings.ToLower(p.Kind), p.Name, p.Path, p.Case.WhyNot("probes"))
+	}
+	writeAnswer(w, answer, body)
+	return nil
+}
+
+func writeAnswer(w http.ResponseWriter, a *fixtures.HTTPAnswer, body []byte) {
+	for name, value := range a.Headers {
+		w.Header().Set(name, value)
+	}
+	if a.ContentType != "" {
+		w.Header().Set("Content-Type", a.ContentType)
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(body) // a client that left needs no answer
+}
+
+// samePort compares a captured port, by number or name, with the one that is asked for.
+func samePort(c *fixtures.Case, a *fixtures.HTTPAnswer, port string) bool {
+	if a.Port == port || a.Kind == "Pod" && (port == "" || a.Port == "") {
+		return true
+	}
+	s, err := decode[corev1.Service](c, services, a.Namespace, a.Name)
+	if err != nil || s == nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Name == port && (strconv.Itoa(int(p.Port)) == a.Port || p.Name == a.Port || a.Port == "")
+	})
+}
+
+// servicePortName finds the name of the port that an id means, and refuses as the API server
+// does (pkg/registry/core/service/storage/storage.go, ResourceLocation).
+func servicePortName(n *network, s *corev1.Service, id, port string) (string, error) {
+	if number, err := strconv.ParseInt(port, 10, 64); err == nil {
+		i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return int64(p.Port) == number })
+		if i < 0 {
+			return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", number, s.Name))
+		}
+		port = s.Spec.Ports[i].Name
+	}
+	ready, decided := n.endpoints(s)
+	if !decided {
+		return "", fmt.Errorf("the endpoints of the service %q were not captured", s.Name)
+	}
+	if len(ready) == 0 && !n.hasEndpoints(s) {
+		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", s.Name))
+	}
+	if len(ready) == 0 || !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port }) {
+		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", id))
+	}
+	return port, nil
+}
+
+// hasEndpoints reports whether a service has endpoints, ready or not.
+func (n *network) hasEndpoints(s *corev1.Service) bool {
+	r := n.fixture.Resource(endpointSlices)
+	return r != nil && slices.ContainsFunc(r.Objects, func(o *fixtures.Object) bool {
+		return o.Namespace == s.Namespace && o.Labels[discoveryv1.LabelServiceName] == s.Name && strings.Contains(string(o.Raw), `"addresses":`)
+	})
+}
+
+// PortForward serves a pod's ports to kubectl port-forward: those whose HTTP was captured.
+func PortForward(w http.ResponseWriter, req *http.Request, t Target, site Site) error {
+	pod, err := decode[corev1.Pod](t.Case, pods, t.Namespace, t.Pod)
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		return apierrors.NewNotFound(pods.GroupResource(), t.Pod)
+	}
+	f := &forwarder{Target: t, pod: pod, site: site}
+	serve := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		options := &portforward.V4Options{}
+		for _, port := range req.URL.Query()["ports"] {
+			if n, err := strconv.ParseInt(port, 10, 32); err == nil && n > 0 && n < 65536 {
+				options.Ports = append(options.Ports, int32(n))
+			}
+		}
+		portforward.ServePortForward(w, req, f, t.Pod, "", options, idleTimeout, creationTimeout, portforward.SupportedProtocols)
+	})
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(req) {
+		proxy.NewTunnelingHandler(serve).ServeHTTP(w, req)
+		return nil
+	}
+	serve.ServeHTTP(w, req)
+	return nil
+}
+
+type forwarder struct {
+	Target
+	pod  *corev1.Pod
+	site Site
+}
+
+// PortForward implements portforward.PortForwarder: one connection to a port. It speaks
+// HTTP, of which the case has answers, or ends with what wasn't captured.
+func (f *forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	defer stream.Close()
+	number := strconv.Itoa(int(port))
+	var handler http.Handler
+	if f.site != nil {
+		handler = f.site(f.Case, f.Clock, "Pod", f.Namespace, f.Pod, number)
+	}
+	if handler == nil {
+		handler = f.answers(number)
+	}
+	if handler == nil {
+		return fmt.Errorf("port %d of pod %q was not captured", port, f.Pod)
+	}
+	in := bufio.NewReader(stream)
+	for {
+		req, err := http.ReadRequest(in)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("port %d of pod %q answers HTTP only, as far as it was captured", port, f.Pod)
+		}
+		answer := &buffered{header: http.Header{}, status: http.StatusOK}
+		handler.ServeHTTP(answer, req.WithContext(ctx))
+		_, _ = io.Copy(io.Discard, io.LimitReader(req.Body, maxOutput)) // what is left of it
+		response := &http.Response{
+			StatusCode: answer.status, ProtoMajor: 1, ProtoMinor: 1, Header: answer.header, Request: req,
+			ContentLength: int64(len(answer.body)), Body: io.NopCloser(strings.NewReader(string(answer.body))), Close: req.Close,
+		}
+		if err := response.Write(stream); err != nil || req.Close {
+			return nil // the client's connection is gone, or has what it wanted
+		}
+	}
+}
+
+// answers serves what was captured of a pod's port, or of a service that leads to it; nil when
+// nothing was.
+func (f *forwarder) answers(port string) http.Handler {
+	match := func(a *fixtures.HTTPAnswer) bool {
+		if a.Namespace != f.Namespace {
+			return false
+		}
+		if a.Kind == "Pod" {
+			return a.Name == f.Pod && a.Port == port
+		}
+		return a.Kind == "Service" && f.leadsHere(a, port)
+	}
+	if found, _, err := findAnswer(f.Case, f.Clock, match); err != nil || found == nil {
+		return nil
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answer, body, err := findAnswer(f.Case, f.Clock, func(a *fixtures.HTTPAnswer) bool {
+			return match(a) && (a.Method == "" || a.Method == req.Method) && samePath(a, req.URL)
+		})
+		switch {
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		case answer == nil:
+			http.Error(w, fmt.Sprintf("kubecase: not captured: what port %s of pod %q answers at %q", port, f.Pod, req.URL.Path), http.StatusNotImplemented)
+		default:
+			writeAnswer(w, answer, body)
+		}
+	})
+}
+
+// leadsHere reports whether a service's captured port leads to a port of the pod.
+func (f *forwarder) leadsHere(a *fixtures.HTTPAnswer, port string) bool {
+	s, err := decode[corev1.Service](f.Case, services, a.Namespace, a.Name)
+	if err != nil || s == nil || len(s.Spec.Selector) == 0 {
+		return false
+	}
+	for key, value := range s.Spec.Selector {
+		if f.pod.Labels[key] != value {
+			return false
+		}
+	}
+	return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		if strconv.Itoa(int(p.Port)) != a.Port && p.Name != a.Port {
+			return false
+		}
+		if p.TargetPort.StrVal == "" {
+			target := p.TargetPort.IntValue()
+			return strconv.Itoa(cmp.Or(target, int(p.Port))) == port
+		}
+		for _, c := range f.pod.Spec.Containers {
+			for _, cp := range c.Ports {
+				if cp.Name == p.TargetPort.StrVal && strconv.Itoa(int(cp.ContainerPort)) == port {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// buffered is an answer that is written as a whole.
+type buffered struct {
+	header http.Header
+	status int
+	body   []byte
+	wrote  bool
+}
+
+// Header implements http.ResponseWriter.
+func (b *buffered) Header() http.Header { return b.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (b *buffered) WriteHeader(status int) {
+	if !b.wrote {
+		b.status, b.wrote = status, true
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (b *buffered) Write(p []byte) (int, error) {
+	b.wrote = true
+	if len(b.body)+len(p) > maxOutput {
+		return 0, errOutput
+	}
+	b.body = append(b.body, p...)
+	return len(p), nil
+}
