@@ -325,6 +325,9 @@ func curl(_ context.Context, c *container, name string, args []string, s streams
 	default:
 		code, message = 7, fmt.Sprintf("Failed to connect to %s port %d after 0 ms: Couldn't connect to server", host, port)
 	}
+	if !r.silent {
+		fmt.Fprint(s.stderr, progressMeter)
+	}
 	if r.verbose {
 		if code == 6 {
 			fmt.Fprintf(s.stderr, "* %s\n* Closing connection 0\n", message)
@@ -339,6 +342,11 @@ func curl(_ context.Context, c *container, name string, args []string, s streams
 	}
 	return code
 }
+
+// progressMeter is what curl draws before anything has come.
+const progressMeter = "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n" +
+	"                                 Dload  Upload   Total   Spent    Left  Speed\n" +
+	"\r  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --:--:--     0"
 
 // writeOut fills in -w; times weren't measured and are zero.
 func (r *curlRequest) writeOut(status, size int) string {

@@ -24,7 +24,7 @@ func init() {
 		"nslookup": nslookup, "dig": dig, "getent": getent, "host": hostCommand,
 		"env": env, "printenv": printenv, "hostname": hostname, "date": date, "sleep": sleep,
 		"cat": cat, "ls": ls, "head": head, "tail": tailCommand, "grep": grep, "egrep": grep, "fgrep": grep,
-		"wc": wc, "sort": sortCommand, "uniq": uniq, "cut": cut, "tr": tr, "tee": tee,
+		"wc": wc, "sort": sortCommand, "uniq": uniq, "cut": cut, "tr": tr, "tee": tee, "tar": archive,
 		"true":  func(context.Context, *container, string, []string, streams) int { return 0 },
 		"false": func(context.Context, *container, string, []string, streams) int { return 1 },
 		"echo": func(_ context.Context, _ *container, _ string, args []string, s streams) int {

@@ -208,9 +208,7 @@ func (c *container) play(run *fixtures.CommandRun, s streams) (int, error) {
 	offset := c.Clock.Offset()
 	if strings.Contains(run.Stderr, "unable to start container process") && run.Stdout == "" {
 		// The runtime refused to start it: no exit code of a command, but an error of the API.
-		message := strings.TrimSpace(run.Stderr)
-		message = strings.TrimPrefix(message, "error: Internal error occurred: ")
-		return 0, errors.New(strings.TrimPrefix(message, "Internal error occurred: "))
+		return 0, errors.New(strings.TrimPrefix(strings.TrimSpace(run.Stderr), "error: Internal error occurred: "))
 	}
 	if _, err := s.stdout.Write(clock.ShiftText([]byte(run.Stdout), offset)); err != nil {
 		return 0, err

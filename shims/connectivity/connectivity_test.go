@@ -209,7 +209,7 @@ func TestVantage(t *testing.T) {
 	}
 	// The same image lacks the same program.
 	_, _, _, err := run(t, c, "twin", "", "nosuch")
-	if err == nil || err.Error() != `OCI: unable to start container process: exec: "nosuch": not found` {
+	if err == nil || err.Error() != `Internal error occurred: OCI: unable to start container process: exec: "nosuch": not found` {
 		t.Errorf("a missing program: %v", err)
 	}
 }
