@@ -329,7 +329,7 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 // routes reports whether the real server has a route of this shape: cluster-scoped
 // resources aren't below a namespace, and single namespaced objects are nowhere else.
 func (r *resource) routes(info *request.RequestInfo) bool {
-	if strings.Contains(info.Path, "//") {
+	if strings.Contains(info.Path, "//") && info.Subresource != "proxy" {
 		return false
 	}
 	named := len(info.Parts) > 1

@@ -120,9 +120,8 @@ func (s *Server) connect(w http.ResponseWriter, req *http.Request, r *resource, 
 	}
 	name := info.Name
 	if info.Subresource == "proxy" {
-		if len(info.Parts) > 3 {
-			c.Path = "/" + strings.Join(info.Parts[3:], "/")
-		}
+		// As it was asked for: a slash at the end is part of it.
+		_, c.Path, _ = strings.Cut(req.URL.Path, "/"+strings.Join(info.Parts[:3], "/"))
 		// "[https:]name[:port]"
 		if parts := strings.Split(name, ":"); len(parts) == 3 {
 			name = parts[1]

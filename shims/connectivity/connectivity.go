@@ -69,12 +69,12 @@ func Exec(w http.ResponseWriter, req *http.Request, t Target, report func(Run)) 
 	}
 	query := req.URL.Query()
 	argv := query["command"]
-	if len(argv) == 0 {
-		return apierrors.NewBadRequest("you must specify a command for the container")
-	}
 	return serveStreams(w, req, func(ctx context.Context, s streams) (int, error) {
 		if refusal := c.refusal(); refusal != "" {
 			return 0, errors.New(refusal)
+		}
+		if len(argv) == 0 {
+			return 0, errors.New("no command was given")
 		}
 		out := &capture{limit: keptOutput}
 		code, err := c.exec(ctx, argv, streams{stdin: s.stdin, stdout: out.tee(s.stdout), stderr: out.tee(s.stderr)})
