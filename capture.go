@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,7 +213,9 @@ func (a *app) printCapture(format string, s *capture.Summary) error {
 // progressLine shows how far a capture is: one line that changes on a terminal, a
 // line per phase and per tenth elsewhere.
 type progressLine struct {
-	out      io.Writer
+	out io.Writer
+	// doing is what is being done; capturing when empty.
+	doing    string
 	terminal bool
 	width    int
 	phase    string
@@ -239,14 +242,14 @@ func (p *progressLine) show(at capture.Progress) {
 		}
 		p.phase, p.tenth = at.Phase, tenth
 		if at.Total == 0 {
-			fmt.Fprintf(p.out, "capturing %s\n", at.Phase)
+			fmt.Fprintf(p.out, "%s %s\n", cmp.Or(p.doing, "capturing"), at.Phase)
 			return
 		}
-		fmt.Fprintf(p.out, "capturing %s: %d of %d\n", at.Phase, at.Done, at.Total)
+		fmt.Fprintf(p.out, "%s %s: %d of %d\n", cmp.Or(p.doing, "capturing"), at.Phase, at.Done, at.Total)
 		return
 	}
 	const bar = 30
-	text := "capturing " + at.Phase
+	text := cmp.Or(p.doing, "capturing") + " " + at.Phase
 	if at.Total > 0 {
 		full := at.Done * bar / at.Total
 		text = fmt.Sprintf("%-9s [%s%s] %d/%d %s", at.Phase, strings.Repeat("#", full), strings.Repeat(".", bar-full), at.Done, at.Total, at.What)

@@ -127,8 +127,9 @@ func (a *app) measureFidelity(ctx context.Context, name string) (report *fidelit
 		return nil, err
 	}
 	line := newProgressLine(a.err)
+	line.doing = "comparing"
 	outcomes, err := fidelity.Measure(ctx, transcript, jobs, run.run, func(done, total int) {
-		line.show(capture.Progress{Phase: "comparing", Done: done, Total: total})
+		line.show(capture.Progress{Phase: "commands", Done: done, Total: total})
 	})
 	line.end()
 	if err != nil {

@@ -36,10 +36,11 @@ code is then 1.`,
 				return err
 			}
 			line := newProgressLine(a.err)
+			line.doing = "importing"
 			results, err := cloudopsbench.Run(cmd.Context(), cloudopsbench.Options{
 				Dir: args[0], Out: args[1], Jobs: a.config.GetInt("jobs"),
 				Progress: func(done, total int, what string) {
-					line.show(capture.Progress{Phase: "importing", Done: done, Total: total, What: what})
+					line.show(capture.Progress{Phase: "cases", Done: done, Total: total, What: what})
 				},
 			})
 			line.end()

@@ -139,6 +139,9 @@ KUBECASE_PORT) or in a file (--config), in this order.`,
 	root.AddCommand(a.newVersion())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
+		for _, below := range c.Commands() {
+			wrapArgs(below)
+		}
 	}
 	wrapArgs(root)
 	return root
