@@ -134,14 +134,14 @@ func TestPublicFidelity(t *testing.T) {
 		t.Skip("the public cases are not beside the checkout, in " + publicCloudOpsBench)
 	}
 	kubectl := ""
-	for _, name := range []string{os.Getenv("KUBECTL_1_31"), "kubectl.1.31", "kubectl"} {
+	for _, name := range []string{os.Getenv("KUBECASE_KUBECTL_1_31"), "kubectl.1.31", "kubectl"} {
 		if path, err := exec.LookPath(name); err == nil && strings.HasPrefix(clientVersion(context.Background(), path), "v1.31.") {
 			kubectl = path
 			break
 		}
 	}
 	if kubectl == "" {
-		t.Skip("no kubectl 1.31 was found: name one in KUBECTL_1_31, or have kubectl.1.31 in PATH")
+		t.Skip("no kubectl 1.31 was found: name one in KUBECASE_KUBECTL_1_31, or have kubectl.1.31 in PATH")
 	}
 	dir := t.TempDir()
 	if code, out, errs := runKubecase(t, "import", "cloud-opsbench", publicCloudOpsBench, dir); code != exitOK {

@@ -317,7 +317,7 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	default:
 		return errMethodNotAllowed
 	}
-	if keep && !r.printedAsAges(req.Context()) {
+	if keep && !r.printedAsAges(req.Context()) && !r.printsDeletionAsAge(req.Context()) {
 		s.config.Observer.Kept(req.Context(), key)
 		s.answers.keeping(w, key, func(w http.ResponseWriter) { answer(w, req) })
 	} else {

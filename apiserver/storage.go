@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -98,10 +99,42 @@ var versioner = storage.APIObjectVersioner{}
 func (r *resource) object(ctx context.Context, e *entry) *object {
 	c := episodeFrom(ctx).Clock
 	o := &object{of: r, entry: e, offset: c.Offset()}
-	if r.printedAsAges(ctx) {
+	switch {
+	case r.printedAsAges(ctx):
 		o.offset = c.PrintOffset(time.Now())
+	case r.printsDeletionAsAge(ctx):
+		o.entry = e.deletedLater(c.PrintOffset(time.Now()))
 	}
 	return o
+}
+
+// deletion is how an object's text begins to tell when it was deleted.
+var deletion = []byte(`"deletionTimestamp":"`)
+
+// printsDeletionAsAge reports whether the client prints for how long these objects have
+// been terminating, and their other times as such: `kubectl describe` does. At the
+// captured clock only the time of deletion is moved then.
+func (r *resource) printsDeletionAsAge(ctx context.Context) bool {
+	switch r.gvr.Resource {
+	case "pods", "persistentvolumes", "persistentvolumeclaims":
+	default:
+		return false
+	}
+	command, _ := ctx.Value(kubectlCommandKey{}).(string)
+	return command == "kubectl describe" && episodeFrom(ctx).Clock.Mode() == clock.Captured && !r.printedAsAges(ctx)
+}
+
+// deletedLater is the entry with its time of deletion moved; itself when there is none.
+func (e *entry) deletedLater(by time.Duration) *entry {
+	at := bytes.Index(e.Raw, deletion)
+	if at < 0 {
+		return e
+	}
+	at += len(deletion)
+	end := at + max(0, bytes.IndexByte(e.Raw[at:], '"'))
+	moved := *e.Object
+	moved.Raw = slices.Concat(e.Raw[:at], clock.ShiftJSON(e.Raw[at:end], by), e.Raw[end:])
+	return &entry{Object: &moved, index: e.index}
 }
 
 // printedAsAges reports whether the client prints nothing of these objects' times
