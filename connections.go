@@ -12,15 +12,15 @@ import (
 )
 
 // connections answers what reaches through the API server into the captured cluster.
-type connections struct{}
-
-// site is what answers over HTTP at a port besides what was captured of it.
-var site connectivity.Site
+type connections struct {
+	// site is what answers over HTTP at a port besides what was captured of it.
+	site connectivity.Site
+}
 
 // Connect implements apiserver.Connector.
-func (connections) Connect(w http.ResponseWriter, req *http.Request, c apiserver.Connection) error {
+func (n connections) Connect(w http.ResponseWriter, req *http.Request, c apiserver.Connection) error {
 	target := connectivity.Target{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Pod: c.Name, Container: c.Container}
-	proxied := connectivity.Proxied{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Name: c.Name, Path: c.Path, Site: site}
+	proxied := connectivity.Proxied{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Name: c.Name, Path: c.Path, Site: n.site}
 	switch c.Resource + "/" + c.Subresource {
 	case "nodes/proxy":
 		return nodes.Serve(w, req, c.Case, c.Clock, c.Name, c.Path)
@@ -35,7 +35,7 @@ func (connections) Connect(w http.ResponseWriter, req *http.Request, c apiserver
 	case "pods/attach":
 		return connectivity.Attach(w, req, target)
 	case "pods/portforward":
-		return connectivity.PortForward(w, req, target, site)
+		return connectivity.PortForward(w, req, target, n.site)
 	}
 	return apiserver.NotCaptured{}.Connect(w, req, c)
 }

@@ -34,6 +34,7 @@ type servingOptions struct {
 	clock          string
 	asUser, asUID  string
 	asGroups       []string
+	synthetic      bool
 	kubeconfigsDir string
 }
 
@@ -45,6 +46,7 @@ func addServingFlags(c *cobra.Command, defaultPort int) {
 	f.String("as", "", "investigate as this captured user, with the rights that the captured RBAC gives; default: a reader of everything")
 	f.StringSlice("as-group", nil, "group of the user of --as; repeat or separate by commas")
 	f.String("as-uid", "", "UID of the user of --as")
+	f.Bool("synthetic-metrics", true, "where a data set has only derived gauges, also serve counters and histograms made of them, labelled synthetic=\"true\"")
 	f.String("kubeconfigs", "", "folder for the kubeconfig files; default: a new temporary one that is removed at the end")
 	_ = c.RegisterFlagCompletionFunc("clock", cobra.FixedCompletions([]string{string(clock.Shifted), string(clock.Captured)}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -54,7 +56,7 @@ func (a *app) servingOptions() (servingOptions, error) {
 	o := servingOptions{
 		address: a.config.GetString("address"), port: a.config.GetInt("port"), clock: a.config.GetString("clock"),
 		asUser: a.config.GetString("as"), asUID: a.config.GetString("as-uid"), asGroups: a.config.GetStringSlice("as-group"),
-		kubeconfigsDir: a.config.GetString("kubeconfigs"),
+		kubeconfigsDir: a.config.GetString("kubeconfigs"), synthetic: a.config.GetBool("synthetic-metrics"),
 	}
 	var errs []error
 	if net.ParseIP(o.address) == nil && o.address != "localhost" {
@@ -111,6 +113,9 @@ type serving struct {
 	url    string
 	ca     []byte
 	served []served
+	// services besides the API server; plain is where they are reached without TLS.
+	services services
+	plain    *loopback
 
 	http    *http.Server
 	done    chan struct{}
@@ -127,19 +132,22 @@ func (a *app) startServing(o servingOptions, names []string) (s *serving, err er
 			s = nil
 		}
 	}()
-	s.api = newAPI(s.done)
+	s.services = newServices(o.synthetic)
+	s.api = s.services.newAPI(s.done)
 	for _, name := range names {
 		c, err := openCase(name)
 		if err != nil {
 			return s, err
 		}
 		s.cleanup = append(s.cleanup, c.Close)
+		own := &mount{}
 		episode, err := s.api.AddEpisode(apiserver.EpisodeOptions{
-			Case: c, Clock: clock.Mode(o.clock), User: o.asUser, UID: o.asUID, Groups: o.asGroups,
+			Case: c, Clock: clock.Mode(o.clock), User: o.asUser, UID: o.asUID, Groups: o.asGroups, Wrap: own.wrap,
 		})
 		if err != nil {
 			return s, caseError{fmt.Errorf("case %q: %w", c.Manifest().Name, err)}
 		}
+		own.open(s.services, c, episode, nil)
 		s.served = append(s.served, served{fixture: c, episode: episode})
 	}
 	if err := s.listen(o, s.api); err != nil {
@@ -173,6 +181,11 @@ func (s *serving) listen(o servingOptions, handler http.Handler) error {
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	if err != nil {
 		return err
+	}
+	if s.services != nil {
+		if s.plain, err = s.services.listenLoopback(handler); err != nil {
+			return errors.Join(err, listener.Close())
+		}
 	}
 	s.url = "https://" + net.JoinHostPort(host, port)
 	s.ca = authority.PEM()
@@ -233,6 +246,9 @@ func (s *serving) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	close(s.done)
+	if s.plain != nil {
+		s.plain.stop(ctx)
+	}
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // watches that outlive the drain are cut
 	}

@@ -389,7 +389,8 @@ func (p *progress) line(format string, args ...any) {
 // startRunServer starts a server that has no episodes yet.
 func (a *app) startRunServer(o runOptions) (*serving, error) {
 	s := &serving{done: make(chan struct{}), failed: make(chan error, 1)}
-	s.api = newAPI(s.done)
+	s.services = newServices(o.serving.synthetic)
+	s.api = s.services.newAPI(s.done)
 	if err := s.listen(o.serving, s.api); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,6 @@ import (
 	"github.com/kubecase/kubecase/kubeconfigs"
 	"github.com/kubecase/kubecase/recorder"
 	"github.com/kubecase/kubecase/recorder/runs"
-	"github.com/kubecase/kubecase/shims/logs"
 )
 
 const (
@@ -49,10 +49,8 @@ func (observer) Authenticated(ctx context.Context, who user.Info) {
 // Kept implements apiserver.Observer.
 func (observer) Kept(ctx context.Context, key any) { recorder.FromContext(ctx).SameAs(key) }
 
-// newAPI is the API server that all serving commands use.
-func newAPI(done <-chan struct{}) *apiserver.Server {
-	return apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connections{}, Done: done, Observer: observer{}})
-}
+// newAPI is the API server of commands that don't open the services to anybody.
+func newAPI(done <-chan struct{}) *apiserver.Server { return newServices(true).newAPI(done) }
 
 // runner runs the episodes of one run.
 type runner struct {
@@ -136,10 +134,10 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 	}
 	m := c.Manifest()
 	e.Captured = m.Capture.Time.UTC()
-	recording := &episodeRecording{}
+	recording, own := &episodeRecording{}, &mount{}
 	episode, err := r.server.api.AddEpisode(apiserver.EpisodeOptions{
 		Case: c, Clock: r.options.clockMode(), User: r.options.serving.asUser, UID: r.options.serving.asUID, Groups: r.options.serving.asGroups,
-		Start: e.Started, Wrap: recording.wrap,
+		Start: e.Started, Wrap: func(next http.Handler) http.Handler { return own.wrap(recording.wrap(next)) },
 	})
 	if err != nil {
 		return err
@@ -161,7 +159,9 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 		return err
 	}
 	recording.begin(log, episode.Token, dir)
-	err = r.runAgent(ctx, p, e, episode, recording, dir, m.Query)
+	own.open(r.server.services, c, episode, log)
+	defer own.open(nil, c, episode, nil)
+	err = r.runAgent(ctx, c, e, episode, recording, dir)
 	r.server.api.RemoveEpisode(episode) // what the agent left running finds nothing any more
 	err = errors.Join(err, log.Close())
 	if err != nil || ctx.Err() != nil {
@@ -206,7 +206,8 @@ func unshift(c clock.Clock, shift func([]byte, time.Duration) []byte) func([]byt
 }
 
 // runAgent starts the agent in a folder of its own and fetches its answer.
-func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episode *apiserver.Episode, recording *episodeRecording, dir, query string) (err error) {
+func (r *runner) runAgent(ctx context.Context, c *fixtures.Case, e *runs.Episode, episode *apiserver.Episode, recording *episodeRecording, dir string) (err error) {
+	query := c.Manifest().Query
 	home, err := r.app.tempFolder()
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ func (r *runner) runAgent(ctx context.Context, p planned, e *runs.Episode, episo
 	work := filepath.Join(home, "work")
 	env := agentEnvironment{
 		home: home, kubeconfig: filepath.Join(home, "kubeconfig"), query: query, queryFile: filepath.Join(home, "query.txt"),
-		answerFile: filepath.Join(home, "answer.json"), extra: r.options.env,
+		answerFile: filepath.Join(home, "answer.json"), extra: slices.Concat(r.server.services.variables(c, r.server.plain.url, episode), r.options.env),
 	}
 	env.path, _ = r.app.lookup("PATH")
 	if r.options.answer != "" {

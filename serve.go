@@ -23,9 +23,11 @@ type servedCaseInfo struct {
 	Title      string `json:"title,omitempty"`
 	Query      string `json:"query,omitempty"`
 	Kubeconfig string `json:"kubeconfig"`
-	URL        string `json:"url"`
-	User       string `json:"user"`
-	Clock      string `json:"clock"`
+	// Services are the URLs of Prometheus and Alertmanager, NAME=URL, where the case has them.
+	Services []string `json:"services,omitempty"`
+	URL      string   `json:"url"`
+	User     string   `json:"user"`
+	Clock    string   `json:"clock"`
 	// OffsetSeconds is what was added to every captured timestamp.
 	OffsetSeconds int64 `json:"offsetSeconds"`
 	// Captured is the capture instant in the case's own time.
@@ -78,7 +80,7 @@ func (s *serving) document() servedDocument {
 	for _, v := range s.served {
 		m := v.fixture.Manifest()
 		d.Cases = append(d.Cases, servedCaseInfo{
-			Name: m.Name, Title: m.Title, Query: m.Query, Kubeconfig: v.kubeconfig, URL: v.url, User: v.episode.User(),
+			Name: m.Name, Title: m.Title, Query: m.Query, Kubeconfig: v.kubeconfig, Services: s.services.variables(v.fixture, s.plain.url, v.episode), URL: v.url, User: v.episode.User(),
 			Clock: string(v.episode.Clock.Mode()), OffsetSeconds: int64(v.episode.Clock.Offset() / time.Second), Captured: m.Capture.Time.UTC(),
 		})
 	}
@@ -88,7 +90,11 @@ func (s *serving) document() servedDocument {
 func (a *app) printServed(s *serving) {
 	for _, v := range s.served {
 		m := v.fixture.Manifest()
-		fmt.Fprintf(a.out, "# %s: %s\nexport KUBECONFIG=%s\n\n", m.Name, m.Title, v.kubeconfig)
+		fmt.Fprintf(a.out, "# %s: %s\nexport KUBECONFIG=%s\n", m.Name, m.Title, v.kubeconfig)
+		for _, variable := range s.services.variables(v.fixture, s.plain.url, v.episode) {
+			fmt.Fprintf(a.out, "export %s\n", variable)
+		}
+		fmt.Fprintln(a.out)
 	}
 	fmt.Fprintf(a.err, "Serving on %s. In another terminal, copy an export line and run: kubectl get pods -A\nCtrl-C ends it.\n", s.url)
 }

@@ -51,6 +51,7 @@ func (a *app) runShell(s *serving, argv []string) error {
 	}
 	defer os.RemoveAll(dir)
 	env := append(a.environ, "KUBECONFIG="+v.kubeconfig)
+	env = append(env, s.services.variables(v.fixture, s.plain.url, v.episode)...)
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		if env, err = withBuiltInKubectl(env, dir, a.lookup); err != nil {
 			return err
