@@ -22,6 +22,10 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	samples, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	total := 0
 	for _, name := range append(names, "README.md") {
 		text, err := os.ReadFile(name)
@@ -32,6 +36,9 @@ func TestDocuments(t *testing.T) {
 		total += len(examples)
 		dir := t.TempDir()
 		if err := os.Symlink(agents, filepath.Join(dir, "agents")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(samples, filepath.Join(dir, "testdata")); err != nil {
 			t.Fatal(err)
 		}
 		for _, example := range examples {
