@@ -152,6 +152,8 @@ func captured[T any](c *fixtures.Case, resource, namespace, name string) (out T,
 // mount is one episode's services at its own URL, around its other handlers.
 type mount struct {
 	next http.Handler
+	// tools are the diagnostic tools; nil for none.
+	tools http.Handler
 
 	mu       sync.Mutex
 	handlers map[string]http.Handler // by prefix
@@ -173,6 +175,13 @@ func (m *mount) open(s services, c *fixtures.Case, e *apiserver.Episode, log *re
 			h = log.Handler(h, recorder.Source{Name: one.source})
 		}
 		handlers[one.prefix] = http.StripPrefix(one.prefix, h)
+	}
+	if m.tools != nil && s != nil {
+		h := withToken(e.Token, m.tools)
+		if log != nil {
+			h = log.Handler(h, recorder.Source{Name: "tools"})
+		}
+		handlers[toolsPrefix] = http.StripPrefix(toolsPrefix, h)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,7 +231,8 @@ func (s services) variables(c *fixtures.Case, plain string, e *apiserver.Episode
 			out = append(out, one.variable+"="+base.String())
 		}
 	}
-	return out
+	base.Path = e.Path() + toolsPrefix
+	return append(out, "KUBECASE_TOOLS_URL="+base.String(), "KUBECASE_MCP_URL="+base.String()+"/mcp")
 }
 
 // loopback serves the services without TLS, on this machine only: what asks Prometheus is
@@ -240,7 +250,7 @@ func (s services) listenLoopback(next http.Handler) (*loopback, error) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, rest, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, apiserver.PathPrefix), "/")
 		first, _, _ := strings.Cut(rest, "/")
-		if !strings.HasPrefix(req.URL.Path, apiserver.PathPrefix) || !slices.ContainsFunc(s, func(one service) bool { return one.prefix == "/"+first }) {
+		if !strings.HasPrefix(req.URL.Path, apiserver.PathPrefix) || "/"+first != toolsPrefix && !slices.ContainsFunc(s, func(one service) bool { return one.prefix == "/"+first }) {
 			http.NotFound(w, req)
 			return
 		}

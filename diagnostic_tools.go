@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/kubecase/kubecase/apiserver"
+	"github.com/kubecase/kubecase/fixtures"
+	"github.com/kubecase/kubecase/kubeconfigs"
+	"github.com/kubecase/kubecase/recorder"
+	"github.com/kubecase/kubecase/shims/tools"
+)
+
+const (
+	// toolsPrefix is where the diagnostic tools are below an episode's URL.
+	toolsPrefix = "/tools"
+	// toolTimeout and toolOutput bound one run of kubectl for a tool.
+	toolTimeout = 30 * time.Second
+	toolOutput  = 8 << 20
+)
+
+// diagnosticTools are the twelve tools of an episode: what kubectl prints is printed by the built-in
+// one, as a process of its own that asks as the episode's agent does.
+func (a *app) diagnosticTools(s *serving, c *fixtures.Case, e *apiserver.Episode) http.Handler {
+	return tools.New(tools.Options{
+		Case: c, Clock: e.Clock,
+		Kubectl: func(ctx context.Context, args ...string) (tools.Printed, error) {
+			return a.kubectlForTool(ctx, kubeconfigs.Access{Server: s.url + e.Path(), Token: e.Token, CA: s.ca}, args)
+		},
+		Record: func(ctx context.Context, tool string, arguments map[string]string) {
+			text, err := json.Marshal(arguments)
+			if err != nil {
+				return // strings can always be written
+			}
+			x := recorder.FromContext(ctx)
+			x.Annotate(recorder.KeyTool, tool)
+			x.Annotate(recorder.KeyArgs, string(text))
+		},
+	}).Handler()
+}
+
+func (a *app) kubectlForTool(ctx context.Context, access kubeconfigs.Access, args []string) (p tools.Printed, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return p, err
+	}
+	home, err := os.MkdirTemp(a.tempDir, "tools-")
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+	kubeconfig := filepath.Join(home, "kubeconfig")
+	if err := kubeconfigs.Write(kubeconfig, access); err != nil {
+		return p, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, append([]string{"kubectl"}, args...)...)
+	command.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + home, "TZ=UTC", "PATH=" + os.Getenv("PATH")}
+	command.Dir = home
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err = command.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return p, fmt.Errorf("kubectl took longer than %s", toolTimeout)
+	case errors.As(err, &exit):
+		p.ExitCode = exit.ExitCode()
+	case err != nil:
+		return p, err
+	}
+	if stdout.Len() > toolOutput {
+		return p, fmt.Errorf("kubectl printed more than %d bytes: ask for less", toolOutput)
+	}
+	p.Stdout, p.Stderr = stdout.String(), stderr.String()
+	return p, nil
+}
