@@ -288,6 +288,9 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 		return s.serveSubresource(w, req, r, info)
 	}
 	if !r.routesMethod(req.Method, info) {
+		if r.ofMetricsServer() && info.Verb == "watch" {
+			return apierrors.NewMethodNotSupported(r.gvr.GroupResource(), "watch")
+		}
 		return errMethodNotAllowed
 	}
 	if storage := s.reviews[r.gvr.GroupResource()]; storage != nil && req.Method == http.MethodPost {

@@ -75,6 +75,9 @@ func (r *resource) Get(ctx context.Context, name string, options *metav1.GetOpti
 		return nil, err
 	}
 	e := r.entry(namespace, name)
+	if e == nil && r.ofMetricsServer() {
+		return nil, episodeFrom(ctx).snapshot.noMetrics(r, namespace, name)
+	}
 	if e == nil {
 		of := r.gvr.GroupResource()
 		if of.Group == "" && of.Resource == "componentstatuses" {
@@ -241,6 +244,11 @@ func (r *resource) List(ctx context.Context, options *metainternalversion.ListOp
 	// A missing namespace is an empty list, as the real server answers; one that was not swept is an error.
 	if err := r.covered(namespace); err != nil && !r.coversSelection(options) {
 		return nil, err
+	}
+	if r.ofMetricsServer() && options != nil { // it doesn't page
+		whole := *options
+		whole.Limit, whole.Continue = 0, ""
+		options = &whole
 	}
 	r.awaitPrintableSecond(ctx)
 	selected := newSelector(r, options)

@@ -63,7 +63,13 @@ func (r *resource) ConvertToTable(ctx context.Context, obj runtime.Object, optio
 		// A Scale, or a bookmark of a watch: typed, in the episode's time.
 		return r.printTyped(ctx, obj, options)
 	}
-	table, objects, err := r.printCaptured(ctx, objects, options)
+	var table *metav1.Table
+	var err error
+	if r.ofMetricsServer() {
+		table, err = printMetrics(objects)
+	} else {
+		table, objects, err = r.printCaptured(ctx, objects, options)
+	}
 	if err != nil {
 		return nil, err
 	}
