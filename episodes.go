@@ -29,12 +29,14 @@ const drainTime = 2 * time.Second
 
 // servingOptions are common to the commands that serve.
 type servingOptions struct {
-	address        string
-	port           int
-	clock          string
-	asUser, asUID  string
-	asGroups       []string
-	synthetic      bool
+	address       string
+	port          int
+	clock         string
+	asUser, asUID string
+	asGroups      []string
+	synthetic     bool
+	// complete: what a source to import lacks didn't exist.
+	complete       bool
 	kubeconfigsDir string
 }
 
@@ -47,6 +49,7 @@ func addServingFlags(c *cobra.Command, defaultPort int) {
 	f.StringSlice("as-group", nil, "group of the user of --as; repeat or separate by commas")
 	f.String("as-uid", "", "UID of the user of --as")
 	f.Bool("synthetic-metrics", true, "where a data set has only derived gauges, also serve counters and histograms made of them, labelled synthetic=\"true\"")
+	f.Bool("assume-complete", false, "of a bundle or dump: what it lacks didn't exist, instead of not being captured")
 	f.String("kubeconfigs", "", "folder for the kubeconfig files; default: a new temporary one that is removed at the end")
 	_ = c.RegisterFlagCompletionFunc("clock", cobra.FixedCompletions([]string{string(clock.Shifted), string(clock.Captured)}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -56,7 +59,7 @@ func (a *app) servingOptions() (servingOptions, error) {
 	o := servingOptions{
 		address: a.config.GetString("address"), port: a.config.GetInt("port"), clock: a.config.GetString("clock"),
 		asUser: a.config.GetString("as"), asUID: a.config.GetString("as-uid"), asGroups: a.config.GetStringSlice("as-group"),
-		kubeconfigsDir: a.config.GetString("kubeconfigs"), synthetic: a.config.GetBool("synthetic-metrics"),
+		kubeconfigsDir: a.config.GetString("kubeconfigs"), synthetic: a.config.GetBool("synthetic-metrics"), complete: a.config.GetBool("assume-complete"),
 	}
 	var errs []error
 	if net.ParseIP(o.address) == nil && o.address != "localhost" {
@@ -79,7 +82,10 @@ func (a *app) servingOptions() (servingOptions, error) {
 
 // openCase opens a shipped case by name, a case at a path, or what can be imported as
 // one, e.g. a support bundle.
-func openCase(name string) (*fixtures.Case, error) {
+func openCase(name string) (*fixtures.Case, error) { return openSource(name, false) }
+
+// openSource is openCase; complete says of a source to import that what it lacks didn't exist.
+func openSource(name string, complete bool) (*fixtures.Case, error) {
 	if slices.Contains(cases.Names(), name) {
 		c, err := cases.Open(name)
 		if err != nil {
@@ -92,7 +98,7 @@ func openCase(name string) (*fixtures.Case, error) {
 		return nil, caseError{fmt.Errorf("no case %q: there is no such file or folder, and shipped are %s", name, strings.Join(cases.Names(), ", "))}
 	}
 	if err != nil {
-		if c, err = openBundle(name, err); err != nil {
+		if c, err = openBundle(name, complete, err); err != nil {
 			return nil, caseError{err}
 		}
 	}
@@ -135,7 +141,7 @@ func (a *app) startServing(o servingOptions, names []string) (s *serving, err er
 	s.services = newServices(o.synthetic)
 	s.api = s.services.newAPI(s.done)
 	for _, name := range names {
-		c, err := openCase(name)
+		c, err := openSource(name, o.complete)
 		if err != nil {
 			return s, err
 		}

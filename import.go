@@ -96,11 +96,11 @@ it away. kubecase serve, shell and the others take such a SOURCE for a CASE, too
 
 // openBundle opens something that is no case, for the reason notCase, but can be imported.
 // Nothing of it stays behind.
-func openBundle(name string, notCase error) (*fixtures.Case, error) {
+func openBundle(name string, complete bool, notCase error) (*fixtures.Case, error) {
 	if _, err := os.Stat(name); err != nil {
 		return nil, notCase
 	}
-	c, err := importers.Open(context.Background(), name)
+	c, err := importers.Open(context.Background(), importers.Options{Source: name, Complete: complete})
 	switch {
 	case errors.Is(err, importers.ErrCase), errors.Is(err, bundle.ErrDamaged):
 		return nil, notCase
