@@ -272,7 +272,7 @@ func TestShippedCase(t *testing.T) {
 					by, value = "service", alert.Labels["service"]
 				}
 				got := countAt(fmt.Sprintf(`sum by (%s) (%s) and on(%s) label_replace(vector(0), %q, %q, "", "")`, by, rule.Query, by, by, value), rule.LastEvaluation)
-				if !close(got, alert.Value) {
+				if !near(got, alert.Value) {
 					t.Errorf("%s of %s: %s, Prometheus had %s", rule.Query, value, got, alert.Value)
 				}
 				compared++
@@ -284,8 +284,8 @@ func TestShippedCase(t *testing.T) {
 	}
 }
 
-// close compares values as their sums may round in another order.
-func close(a, b string) bool {
+// near compares values as their sums may round in another order.
+func near(a, b string) bool {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)
 	return errX == nil && errY == nil && math.Abs(x-y) <= 1e-9*math.Abs(y)
