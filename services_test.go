@@ -41,9 +41,16 @@ func monitored(t *testing.T) *fixtures.Case {
 {"metadata":{"name":"exporter","namespace":"monitoring"},"spec":{"selector":{"app":"exporter"},"ports":[{"port":9090}]}},
 {"metadata":{"name":"prometheus-k8s","namespace":"elsewhere"},"spec":{"selector":{"app":"unseen"},"ports":[{"name":"web","port":9090,"targetPort":"web"}]}},
 {"metadata":{"name":"prometheus-adapter","namespace":"elsewhere"},"spec":{"selector":{"app":"unseen"},"ports":[{"port":9090}]}}]}`,
+		"endpointslices": `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{"resourceVersion":"9"},"items":[
+{"metadata":{"name":"metrics-1","namespace":"monitoring","labels":{"kubernetes.io/service-name":"metrics"}},"addressType":"IPv4","ports":[{"name":"http","port":9090,"protocol":"TCP"}],
+ "endpoints":[{"addresses":["10.0.0.9"],"conditions":{"ready":true},"targetRef":{"kind":"Pod","name":"prometheus-0","namespace":"monitoring"}}]}]}`,
 	} {
 		objects := filepath.Join(dir, "objects")
-		if err := errors.Join(os.MkdirAll(objects, 0o700), os.WriteFile(filepath.Join(objects, "core_v1_"+resource+".json"), []byte(list), 0o600)); err != nil {
+		group := "core_v1_"
+		if resource == "endpointslices" {
+			group = "discovery.k8s.io_v1_"
+		}
+		if err := errors.Join(os.MkdirAll(objects, 0o700), os.WriteFile(filepath.Join(objects, group+resource+".json"), []byte(list), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,6 +96,39 @@ func TestSite(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/query?query=up", nil))
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"job":"x"`) {
 			t.Errorf("%s: %d %s", place, w.Code, w.Body)
+		}
+	}
+}
+
+// TestProxiedPrometheus asks through the API server's proxies, with the episode's token,
+// and without it.
+func TestProxiedPrometheus(t *testing.T) {
+	c := monitored(t)
+	api := newAPI(nil)
+	e, err := api.AddEpisode(apiserver.EpisodeOptions{Case: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, code := range map[string]int{
+		"services/metrics:http/proxy/api/v1/query?query=up":   http.StatusOK,
+		"services/metrics:80/proxy/api/v1/query?query=up":     http.StatusOK,
+		"pods/prometheus-0:9090/proxy/api/v1/query?query=up":  http.StatusOK,
+		"services/metrics:http/proxy/api/v1/query?query=up(":  http.StatusBadRequest,
+		"services/metrics:http/proxy/api/v1/status/flags":     http.StatusNotImplemented,
+		"services/metrics:reload/proxy/api/v1/query?query=up": http.StatusNotImplemented,
+	} {
+		for _, token := range []string{e.Token, "another"} {
+			req := httptest.NewRequest(http.MethodGet, e.Path()+"/api/v1/namespaces/monitoring/"+path, nil)
+			req.Header.Set("Authorization", "Bearer "+token)
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, req)
+			want := code
+			if token != e.Token {
+				want = http.StatusUnauthorized
+			}
+			if w.Code != want || want == http.StatusOK && !strings.Contains(w.Body.String(), `"job":"x"`) {
+				t.Errorf("%s: %d, want %d: %s", path, w.Code, want, w.Body)
+			}
 		}
 	}
 }

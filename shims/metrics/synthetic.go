@@ -254,9 +254,9 @@ func (y *synthesizer) durations(all []*series) error {
 		key := [2]string{s.labels.Get("namespace"), s.labels.Get("service")}
 		services[key] = append(services[key], quantileGauge{q, s})
 	}
-	for _, known := range services {
-		slices.SortFunc(known, func(a, b quantileGauge) int { return int(math.Copysign(1, a.q-b.q)) })
-		if err := y.histogram(known, sameService(all, rateGauge, known[0].s)); err != nil {
+	for _, gauges := range services {
+		slices.SortFunc(gauges, func(a, b quantileGauge) int { return int(math.Copysign(1, a.q-b.q)) })
+		if err := y.histogram(gauges, sameService(all, rateGauge, gauges[0].s)); err != nil {
 			return err
 		}
 	}
@@ -264,9 +264,9 @@ func (y *synthesizer) durations(all []*series) error {
 }
 
 // histogram counts one request a second where the rate isn't known.
-func (y *synthesizer) histogram(known []quantileGauge, rate *series) error {
+func (y *synthesizer) histogram(gauges []quantileGauge, rate *series) error {
 	perSecond := make([][]point, len(buckets))
-	for _, p := range known[0].s.floats {
+	for _, p := range gauges[0].s.floats {
 		weight := 1.0
 		if rate != nil {
 			if r, ok := at(rate, p.t); ok {
@@ -274,7 +274,7 @@ func (y *synthesizer) histogram(known []quantileGauge, rate *series) error {
 			}
 		}
 		var qs, values []float64
-		for _, k := range known {
+		for _, k := range gauges {
 			if v, ok := at(k.s, p.t); ok && v > 0 {
 				qs, values = append(qs, k.q), append(values, v)
 			}
@@ -287,71 +287,104 @@ func (y *synthesizer) histogram(known []quantileGauge, rate *series) error {
 		}
 	}
 	for i, points := range perSecond {
-		with := workload(known[0].s)
+		with := workload(gauges[0].s)
 		with["le"] = strconv.FormatFloat(buckets[i], 'f', -1, 64)
 		if err := y.add("istio_request_duration_milliseconds_bucket", with, integral(points)); err != nil {
 			return err
 		}
 	}
-	return y.add("istio_request_duration_milliseconds_count", workload(known[0].s), integral(perSecond[len(buckets)-1]))
+	return y.add("istio_request_duration_milliseconds_count", workload(gauges[0].s), integral(perSecond[len(buckets)-1]))
+}
+
+// known are the quantiles whose values are in one bucket: the first and the last of them.
+type known struct {
+	bucket      int
+	q, v        float64 // of the last
+	firstQ, one float64 // of the first, and its value
+}
+
+// place is where in its bucket the last value is: 0 at the lower bound, 1 at the upper.
+func (k known) place() float64 {
+	return (k.v - below(k.bucket)) / (buckets[k.bucket] - below(k.bucket))
+}
+
+// below is a bucket's lower bound.
+func below(bucket int) float64 {
+	if bucket == 0 {
+		return 0
+	}
+	return buckets[bucket-1]
 }
 
 // distribution is, for each bucket, the share of requests within its bound, such that
 // histogram_quantile, which takes a bucket's requests as evenly spread, gives the values
 // at the quantiles qs (ascending) as far as the buckets can.
 func distribution(qs, values []float64) []float64 {
-	out := make([]float64, len(buckets))
-	below := 0.0 // the share up to the lower bound of the bucket
-	lower := 0.0
-	next := 0
-	for i, upper := range buckets {
-		first := next
-		for next < len(qs) && values[next] <= upper {
-			next++
-		}
-		switch {
-		case first == next:
-			out[i] = below
-		case math.IsInf(upper, 1) || next == len(qs) && qs[next-1] >= 1:
-			out[i] = 1
+	var groups []known
+	for i, v := range values {
+		bucket, _ := slices.BinarySearch(buckets, v)
+		switch last := len(groups) - 1; {
+		case bucket >= len(buckets)-1 || last >= 0 && v < groups[last].v:
+			// beyond the last bound, or quantiles that contradict each other
+		case last >= 0 && groups[last].bucket == bucket:
+			groups[last].q, groups[last].v = qs[i], v
 		default:
-			// A line through the last two points of the bucket, or through its one point and
-			// where the bucket begins; where that is too steep, it begins higher.
-			q, v := qs[next-1], values[next-1]
-			q0, v0 := below, lower
-			if next-first > 1 {
-				q0, v0 = qs[next-2], values[next-2]
-			}
-			end := 1.0
-			if next < len(qs) {
-				end = (q + qs[next]) / 2
-			}
-			within := end
-			if v > v0 {
-				within = min(end, q+(q-q0)*(upper-v)/(v-v0))
-			}
-			if begin := begins(q, v, within, lower, upper); begin > below && i > 0 && next-first == 1 {
-				out[i-1] = begin
-			}
-			out[i] = max(within, below)
+			groups = append(groups, known{bucket: bucket, q: qs[i], v: v, firstQ: qs[i], one: v})
 		}
-		below, lower = out[i], upper
 	}
-	out[len(out)-1] = 1
-	for i := 1; i < len(out); i++ {
-		out[i] = max(out[i], out[i-1])
+	out := make([]float64, len(buckets))
+	share, filled := 0.0, 0 // the share within the bound before out[filled]
+	for i, g := range groups {
+		limit, exact := 1.0, false
+		if i+1 < len(groups) {
+			next := groups[i+1]
+			limit = (g.q + next.firstQ) / 2
+			if exact = next.bucket == g.bucket+1; exact {
+				// What this bucket ends with, the next begins with: between what the next needs and
+				// what this one can be given.
+				low, high := g.q, next.q
+				if r := next.place(); r < 1 {
+					low = min(max(low, (next.q-r)/(1-r)), next.q)
+				}
+				if r := g.place(); r > 0 {
+					high = max(low, min(high, (g.q-(1-r)*share)/r))
+				}
+				limit = (low + high) / 2
+			}
+		}
+		begin, end := g.ends(share, limit, filled == g.bucket, exact)
+		for ; filled < g.bucket; filled++ {
+			out[filled] = share
+		}
+		if g.bucket > 0 {
+			out[g.bucket-1] = max(share, begin)
+		}
+		out[g.bucket] = max(end, begin)
+		share, filled = out[g.bucket], g.bucket+1
+	}
+	for ; filled < len(out); filled++ {
+		out[filled] = 1
 	}
 	return out
 }
 
-// begins is the share below a bucket that puts the quantile q at v when the share up to
-// its upper bound is given.
-func begins(q, v, within, lower, upper float64) float64 {
-	r := (v - lower) / (upper - lower)
-	if r >= 1 {
-		return 0
+// ends are the shares below a bucket and within its bound that put its quantiles where
+// they are. The first is at least share, and share itself where it is fixed; the second is
+// limit where that is exact, else at most limit.
+func (k known) ends(share, limit float64, fixed, exact bool) (begin, end float64) {
+	r := k.place()
+	switch {
+	case k.q > k.firstQ && k.v > k.one:
+		slope := (k.q - k.firstQ) / (k.v - k.one)
+		return max(share, k.firstQ-slope*(k.one-below(k.bucket))), min(1, k.q+slope*(buckets[k.bucket]-k.v))
+	case fixed:
+		return share, min(1, share+(k.q-share)/r)
+	case !exact && share+(k.q-share)/r <= limit:
+		return share, share + (k.q-share)/r
+	case r >= 1:
+		return share, k.q
 	}
-	return (q - r*within) / (1 - r)
+	return max(share, (k.q-r*limit)/(1-r)), limit
 }
 
 func (y *synthesizer) nodes(all []*series) error {
