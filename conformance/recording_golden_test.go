@@ -26,6 +26,8 @@ var publicCases = filepath.Join("..", "..", "shared", "cloud-opsbench", "cases")
 
 // goldenStep is a step of a public trajectory.
 type goldenStep struct {
+	// source is the case's folder below that of all cases.
+	source    string
 	tool      string
 	arguments map[string]string
 	// system's namespace, in which tools without one look.
@@ -60,6 +62,10 @@ func goldenSteps(t *testing.T) []goldenStep {
 		if err := json.Unmarshal(data, &document); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		source, err := filepath.Rel(root, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
 		namespace := "boutique"
 		if strings.Contains(filepath.ToSlash(name), "/trainticket/") {
 			namespace = "train-ticket"
@@ -75,7 +81,7 @@ func goldenSteps(t *testing.T) []goldenStep {
 					arguments[m[1]] = m[2] + m[3]
 				}
 			}
-			steps = append(steps, goldenStep{s.Tool, arguments, namespace})
+			steps = append(steps, goldenStep{source, s.Tool, arguments, namespace})
 		}
 		return nil
 	})

@@ -286,10 +286,14 @@ func TestCalls(t *testing.T) {
 			{at: 1, request: "/api/v1/namespaces/shop/pods/mysql-0/log", headers: kubectl("s2", "logs"), kind: "text/plain", body: ""},
 			{at: 2, request: "/api/v1/namespaces/shop/pods/agent-x2x4z/log", headers: kubectl("s3", "logs"), status: 501, body: uncaught},
 			{at: 3, request: "/api/v1/namespaces/shop/pods/nope", headers: kubectl("s4", "logs"), status: 404, body: notFound},
+			{at: 4, request: "/api/v1/namespaces/shop/pods?labelSelector=app%3Dfront", headers: kubectl("s5", "logs"), body: list("Pod", "v1")},
+			{at: 5, request: "/api/v1/namespaces/shop/pods?labelSelector=app+in+%28front%2Ccart%29", headers: kubectl("s6", "logs"), body: list("Pod", "v1")},
 		}, "delivered kubectl: kubectl logs\n  T5{namespace=shop service=cart pod=cart-6f7d9c8b5d-x2x4z container=app} delivered: [\"ok\"]\n" +
 			"delivered kubectl: kubectl logs\n  T5{namespace=shop service=mysql pod=mysql-0} delivered:\n" +
 			"unsupported kubectl: kubectl logs\n  T5{namespace=shop service=agent pod=agent-x2x4z} unsupported: 501 UnsupportedQuery\n" +
-			"not-found kubectl: kubectl logs\n  T5{namespace=shop service=nope pod=nope} not-found: 404 NotFound\n"},
+			"not-found kubectl: kubectl logs\n  T5{namespace=shop service=nope pod=nope} not-found: 404 NotFound\n" +
+			"delivered kubectl: kubectl logs\n  T5{namespace=shop service=front} delivered:\n" +
+			"delivered kubectl: kubectl logs\n  T5{namespace=shop} delivered:\n"},
 		{"exec of a probe, port-forward, proxies", []step{
 			{at: 0, request: "/api/v1/namespaces/shop/pods/web-1", headers: kubectl("s1", "exec"), body: pod},
 			{at: 0.1, request: "POST /api/v1/namespaces/shop/pods/web-1/exec?command=nc&command=-zv&command=-w&command=3&command=cart.backend.svc.cluster.local&command=8080&container=app&stdout=true",

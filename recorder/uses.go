@@ -430,6 +430,9 @@ func (d *deriver) missedLogs(answers []*answer) Use {
 		args["namespace"] = a.ObjectRef.Namespace
 		switch {
 		case a.ObjectRef.Name == "":
+			if service := selectedService(a.query.Get("labelSelector")); service != "" {
+				args["service"] = service
+			}
 		case a.ObjectRef.Resource == "pods":
 			args["pod"] = a.ObjectRef.Name
 			args["service"] = d.service(a.ObjectRef.Namespace, a.ObjectRef.Name)
@@ -444,6 +447,20 @@ func (d *deriver) missedLogs(answers []*answer) Use {
 		u.Class = Failed
 	}
 	return u
+}
+
+// selectedService is the service whose pods a selector asks for; "" when it asks for more.
+func selectedService(selector string) string {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return ""
+	}
+	for _, key := range serviceLabels {
+		if value, ok := parsed.RequiresExactMatch(key); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // serviceLabels name a pod's service, in the order in which they are believed.

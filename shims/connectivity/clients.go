@@ -58,7 +58,7 @@ func netcat(_ context.Context, c *container, name string, args []string, s strea
 	}
 	if o.result == fixtures.ProbeFailed {
 		// The source keeps no more than that; the words of a failure aren't in it.
-		fmt.Fprint(s.stderr, o.probe.Output)
+		fmt.Fprintln(s.stderr, strings.TrimRight(o.probe.Output, "\n"))
 		return max(1, o.probe.ExitCode)
 	}
 	if o.probe != nil && o.probe.Host == host && slices.Contains(o.probe.Command, "nc") {
@@ -267,7 +267,7 @@ func parseCurl(args []string) (*curlRequest, error) {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "telnet" {
 		return nil, fmt.Errorf("%w: the URL %s", errOption, r.text)
 	}
 	r.url = u
@@ -286,8 +286,11 @@ func (r *curlRequest) port() int {
 	if p, err := strconv.Atoi(r.url.Port()); err == nil {
 		return p
 	}
-	if r.url.Scheme == "https" {
+	switch r.url.Scheme {
+	case "https":
 		return 443
+	case "telnet":
+		return 23
 	}
 	return 80
 }
@@ -303,12 +306,15 @@ func curl(_ context.Context, c *container, name string, args []string, s streams
 		fmt.Fprintf(s.stderr, "curl: (23) Failure writing output to destination\n")
 		return 23
 	}
-	answer, body, err := c.httpAnswer(r, host, port)
-	if err != nil {
-		return undecided(s, err)
-	}
-	if answer != nil {
-		return c.printCurl(r, answer, body, s)
+	telnet := r.url.Scheme == "telnet"
+	if !telnet {
+		answer, body, err := c.httpAnswer(r, host, port)
+		if err != nil {
+			return undecided(s, err)
+		}
+		if answer != nil {
+			return c.printCurl(r, answer, body, s)
+		}
 	}
 	o, err := c.net.connect(host, port, "TCP")
 	if err != nil {
@@ -317,6 +323,9 @@ func curl(_ context.Context, c *container, name string, args []string, s streams
 	code, message := 0, ""
 	switch o.result {
 	case fixtures.ProbeOpen:
+		if telnet && !r.verbose {
+			return 0 // its input ends at once, and what a server says first wasn't captured
+		}
 		return notCaptured(s, "what %s answers: only that a connection can be opened", r.url)
 	case fixtures.ProbeUnresolved:
 		code, message = 6, "Could not resolve host: "+host

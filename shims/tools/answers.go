@@ -42,8 +42,17 @@ func (s *Server) kubectl(ctx context.Context, args ...string) (string, error) {
 	return p.Stdout, nil
 }
 
+// kubectlType is the name by which kubectl knows a type: it has no singular of endpoints,
+// which agents use.
+func kubectlType(name string) string {
+	if strings.EqualFold(name, "endpoint") {
+		return "endpoints"
+	}
+	return name
+}
+
 func getResources(ctx context.Context, s *Server, a arguments) (string, error) {
-	args := []string{"get", a["resource_type"]}
+	args := []string{"get", kubectlType(a["resource_type"])}
 	if a["name"] != "" {
 		args = append(args, a["name"])
 	}
@@ -69,7 +78,7 @@ func getResources(ctx context.Context, s *Server, a arguments) (string, error) {
 }
 
 func describeResource(ctx context.Context, s *Server, a arguments) (string, error) {
-	args := []string{"describe", a["resource_type"], a["name"]}
+	args := []string{"describe", kubectlType(a["resource_type"]), a["name"]}
 	if a["namespace"] != "" {
 		args = append(args, "-n", a["namespace"])
 	}
