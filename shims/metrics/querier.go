@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -46,33 +45,6 @@ func back(t, offset int64) int64 {
 type querier struct {
 	queryable
 	offset, from, to int64
-	pace             pace
-}
-
-// pace makes a long evaluation give way every now and then. A goroutine that computes
-// has a processor for ten milliseconds before it is stopped, which others, who want only some
-// microseconds to answer a request, would have to wait for.
-type pace struct {
-	steps int
-	since time.Time
-}
-
-const (
-	stepsBetween = 64                    // samples
-	workBetween  = time.Millisecond      // at most, before a pause
-	pauseBetween = 50 * time.Microsecond // long enough for who waits to be seen
-)
-
-func (p *pace) step() {
-	if p.steps++; p.steps%stepsBetween != 0 {
-		return
-	}
-	if now := time.Now(); p.since.IsZero() {
-		p.since = now
-	} else if now.Sub(p.since) > workBetween {
-		time.Sleep(pauseBetween)
-		p.since = time.Now()
-	}
 }
 
 // Close implements storage.Querier.
@@ -175,7 +147,7 @@ func (s movedSeries) Iterator(again chunkenc.Iterator) chunkenc.Iterator {
 	if !ok {
 		it = &iterator{}
 	}
-	*it = iterator{floats: s.floats, hists: s.hists, offset: s.querier.offset, float: -1, hist: -1, pace: &s.querier.pace}
+	*it = iterator{floats: s.floats, hists: s.hists, offset: s.querier.offset, float: -1, hist: -1}
 	if s.moment {
 		it.clock = &s.querier.clock
 	}
@@ -194,7 +166,6 @@ type iterator struct {
 	float, hist int
 	of          chunkenc.ValueType
 	offset      int64
-	pace        *pace
 	// clock moves values that are moments; nil for others.
 	clock *clock.Clock
 }
@@ -207,7 +178,6 @@ func (i *iterator) Next() chunkenc.ValueType {
 
 // settle moves to the earlier of the two that come next.
 func (i *iterator) settle(float, hist int) chunkenc.ValueType {
-	i.pace.step()
 	switch {
 	case float < len(i.floats) && (hist >= len(i.hists) || i.floats[float].t <= i.hists[hist].t):
 		i.float, i.hist, i.of = float, hist-1, chunkenc.ValFloat
