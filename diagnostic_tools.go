@@ -16,6 +16,7 @@ import (
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/kubeconfigs"
 	"github.com/kubecase/kubecase/recorder"
+	"github.com/kubecase/kubecase/shims/alerts"
 	"github.com/kubecase/kubecase/shims/tools"
 )
 
@@ -43,9 +44,37 @@ func (a *app) diagnosticTools(s *serving, c *fixtures.Case, e *apiserver.Episode
 			x := recorder.FromContext(ctx)
 			x.Annotate(recorder.KeyTool, tool)
 			x.Annotate(recorder.KeyArgs, string(text))
+			if tool == string(recorder.GetAlerts) {
+				x.Annotate(recorder.KeyAlerts, listedAlerts(c, e))
+			}
 		},
 	}).Handler()
 }
+
+// listedAlerts are the captured alerts as Alertmanager lists them; "" for none.
+func listedAlerts(c *fixtures.Case, e *apiserver.Episode) string {
+	req, err := http.NewRequest(http.MethodGet, "/api/v2/alerts", nil)
+	if err != nil {
+		return ""
+	}
+	w := &bodyOnly{header: http.Header{}}
+	alerts.Handler(c, e.Clock).ServeHTTP(w, req)
+	if w.status >= http.StatusBadRequest {
+		return ""
+	}
+	return w.String()
+}
+
+// bodyOnly keeps a response in memory.
+type bodyOnly struct {
+	bytes.Buffer
+	header http.Header
+	status int
+}
+
+func (b *bodyOnly) Header() http.Header { return b.header }
+
+func (b *bodyOnly) WriteHeader(status int) { b.status = status }
 
 func (a *app) kubectlForTool(ctx context.Context, access kubeconfigs.Access, args []string) (p tools.Printed, err error) {
 	program, err := os.Executable()

@@ -110,11 +110,11 @@ clause holds over it, and why. The exit code is 1 when it holds over none.`,
 				return usagef("%s has no clause %q; it has %s", args[0], args[1], known)
 			}
 			clause := truth.Graph.Clause(args[1])
-			commands := clauseCommands(clause)
+			questions := clauseQuestions(clause)
 			if dash < len(args) {
-				commands = [][]string{args[dash:]}
+				questions = []question{{kubectl: args[dash:]}}
 			}
-			if len(commands) == 0 {
+			if len(questions) == 0 {
 				return fmt.Errorf("nothing in this version answers the tool %s: give a kubectl command after --", clause.Tool)
 			}
 			r, err := a.newReplay(c)
@@ -125,8 +125,8 @@ clause holds over it, and why. The exit code is 1 when it holds over none.`,
 			of := evaluator.New(truth, evaluator.Options{})
 			var all []explained
 			holds := false
-			for _, command := range commands {
-				uses, _, err := r.ask(cmd.Context(), command)
+			for _, q := range questions {
+				uses, _, err := r.ask(cmd.Context(), q)
 				if err != nil {
 					return err
 				}
@@ -135,7 +135,7 @@ clause holds over it, and why. The exit code is 1 when it holds over none.`,
 					if err != nil {
 						return err
 					}
-					all = append(all, explained{"kubectl " + strings.Join(command, " "), useLine(&uses[i]), x.Holds, []*evaluator.Explanation{x}})
+					all = append(all, explained{q.String(), useLine(&uses[i]), x.Holds, []*evaluator.Explanation{x}})
 					holds = holds || x.Holds
 				}
 				if holds {

@@ -82,6 +82,10 @@ func TestImportedTruth(t *testing.T) {
 			if truth.Graph == nil || truth.Graph.Source != evaluator.Derived {
 				t.Errorf("%s: the graph isn't marked as derived", name)
 			}
+			// The case itself must answer each clause, with kubectl or with the tool.
+			if code, out, errs := runKubecase(t, "validate", filepath.Dir(name)); code != exitOK {
+				t.Errorf("code %d\n%s\n%s", code, out, errs)
+			}
 		}
 	}
 }

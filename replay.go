@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +22,7 @@ import (
 	"github.com/kubecase/kubecase/fixtures/clock"
 	"github.com/kubecase/kubecase/kubeconfigs"
 	"github.com/kubecase/kubecase/recorder"
+	"github.com/kubecase/kubecase/shims/tools"
 )
 
 // replay is an episode in which this program itself asks a case what clauses ask
@@ -47,7 +54,8 @@ func (a *app) newReplayWith(c *fixtures.Case, front func(http.Handler) http.Hand
 		}
 	}()
 	r.serving = &serving{done: make(chan struct{}), failed: make(chan error, 1)}
-	r.serving.api = newAPI(r.serving.done)
+	r.serving.services = newServices(true)
+	r.serving.api = r.serving.services.newAPI(r.serving.done)
 	if err := r.serving.listen(servingOptions{address: "127.0.0.1"}, r.serving.api); err != nil {
 		return r, err
 	}
@@ -55,9 +63,10 @@ func (a *app) newReplayWith(c *fixtures.Case, front func(http.Handler) http.Hand
 		return r, err
 	}
 	recording := &episodeRecording{}
-	wrap := recording.wrap
+	own := &mount{}
+	wrap := func(next http.Handler) http.Handler { return own.wrap(recording.wrap(next)) }
 	if front != nil {
-		wrap = func(next http.Handler) http.Handler { return front(recording.wrap(next)) }
+		wrap = func(next http.Handler) http.Handler { return front(own.wrap(recording.wrap(next))) }
 	}
 	if r.episode, err = r.serving.api.AddEpisode(apiserver.EpisodeOptions{Case: c, Clock: clock.Captured, Wrap: wrap}); err != nil {
 		return r, err
@@ -67,6 +76,8 @@ func (a *app) newReplayWith(c *fixtures.Case, front func(http.Handler) http.Hand
 		return r, err
 	}
 	recording.begin(r.log, r.episode.Token, record)
+	own.tools = a.diagnosticTools(r.serving, c, r.episode)
+	own.open(r.serving.services, c, r.episode, r.log)
 	access := kubeconfigs.Access{Server: r.serving.url + r.episode.Path(), Token: r.episode.Token, CA: r.serving.ca}
 	if err := kubeconfigs.Write(filepath.Join(r.dir, "kubeconfig"), access); err != nil {
 		return r, err
@@ -110,10 +121,15 @@ func (r *replay) asEpisode(req *http.Request) *http.Request {
 	return req
 }
 
-// ask runs one kubectl command and returns the uses of tools that came of it, and
-// what it printed.
-func (r *replay) ask(ctx context.Context, args []string) (uses []recorder.Use, printed string, err error) {
-	if printed, err = r.run(ctx, args); err != nil {
+// ask asks one question and returns the uses of tools that came of it, and what was
+// answered.
+func (r *replay) ask(ctx context.Context, q question) (uses []recorder.Use, printed string, err error) {
+	if q.tool == "" {
+		printed, err = r.run(ctx, q.kubectl)
+	} else {
+		printed, err = r.use(ctx, q)
+	}
+	if err != nil {
 		return nil, "", err
 	}
 	t, err := r.trajectory()
@@ -125,6 +141,81 @@ func (r *replay) ask(ctx context.Context, args []string) (uses []recorder.Use, p
 	}
 	r.asked = len(t.Calls)
 	return uses, printed, nil
+}
+
+// use uses a diagnostic tool, as an agent would.
+func (r *replay) use(ctx context.Context, q question) (string, error) {
+	body, err := json.Marshal(q.arguments)
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.serving.url+r.episode.Path()+toolsPrefix+"/"+q.tool, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+r.episode.Token)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(r.serving.ca)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	var answer struct{ Result, Error string }
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return "", err
+	}
+	if answer.Error != "" {
+		return "Error: " + answer.Error, nil
+	}
+	return answer.Result, nil
+}
+
+// question is a command of kubectl or a use of a diagnostic tool.
+type question struct {
+	kubectl   []string
+	tool      string
+	arguments map[string]any
+}
+
+func (q question) String() string {
+	if q.tool == "" {
+		return "kubectl " + strings.Join(q.kubectl, " ")
+	}
+	text, err := json.Marshal(q.arguments)
+	if err != nil {
+		return q.tool
+	}
+	return q.tool + " " + string(text)
+}
+
+// clauseQuestions ask for what a clause is about, the likeliest first: with kubectl where it
+// can, else with the tool.
+func clauseQuestions(c *evaluator.Clause) (out []question) {
+	for _, args := range clauseCommands(c) {
+		out = append(out, question{kubectl: args})
+	}
+	tool := tools.Find(string(c.Tool))
+	if tool == nil || len(out) > 0 && c.Tool != recorder.CheckNodeServiceStatus {
+		return out
+	}
+	arguments := map[string]any{}
+	for name, matchers := range c.Args {
+		if len(matchers) == 0 || strings.Contains(matchers[0], "*") {
+			continue
+		}
+		if i := slices.IndexFunc(tool.Arguments, func(a tools.Argument) bool { return a.Name == name || slices.Contains(a.Aliases, name) }); i >= 0 {
+			name = tool.Arguments[i].Name
+		}
+		if number, err := strconv.Atoi(matchers[0]); err == nil && name == "port" {
+			arguments[name] = number
+		} else {
+			arguments[name] = matchers[0]
+		}
+	}
+	return append(out, question{tool: tool.Name, arguments: arguments})
 }
 
 // trajectory is what was asked so far.

@@ -118,13 +118,13 @@ func bundleClauses(g *evaluator.Graph, group *evaluator.Group, milestone, bundle
 // satisfy asks for what a clause is about until the clause holds, and says why it
 // doesn't when nothing helps.
 func (r *replay) satisfy(ctx context.Context, of *evaluator.Evaluator, clause *evaluator.Clause) (problem string, err error) {
-	commands := clauseCommands(clause)
-	if len(commands) == 0 {
+	questions := clauseQuestions(clause)
+	if len(questions) == 0 {
 		return fmt.Sprintf("nothing in this version answers the tool %s", clause.Tool), nil
 	}
 	var reasons []string
-	for _, args := range commands {
-		uses, out, err := r.ask(ctx, args)
+	for _, q := range questions {
+		uses, out, err := r.ask(ctx, q)
 		if err != nil {
 			return "", err
 		}
@@ -141,7 +141,7 @@ func (r *replay) satisfy(ctx context.Context, of *evaluator.Evaluator, clause *e
 		if line, _, _ := strings.Cut(out, "\n"); strings.HasPrefix(line, "Error") || strings.HasPrefix(line, "error") {
 			reason = cut(line, 200)
 		}
-		reasons = append(reasons, fmt.Sprintf("'kubectl %s': %s", strings.Join(args, " "), reason))
+		reasons = append(reasons, fmt.Sprintf("'%s': %s", q, reason))
 	}
 	return strings.Join(reasons, "; "), nil
 }

@@ -52,6 +52,9 @@ const (
 	// example "T4" and {"service":"cart"} (a JSON object of strings).
 	KeyTool = "kubecase/tool"
 	KeyArgs = "kubecase/args"
+	// KeyAlerts are the alerts of which a tool told in words of its own, as
+	// Alertmanager's API lists them.
+	KeyAlerts = "kubecase/alerts"
 	// KeyOutput and KeyExitCode are what a command in a container printed and how it ended.
 	KeyOutput   = "kubecase/output"
 	KeyExitCode = "kubecase/exit-code"

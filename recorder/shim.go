@@ -31,7 +31,41 @@ func (d *deriver) told(a *answer, tool Tool) []Use {
 	} else if tool == GetAlerts {
 		u.Response.Alerts = alerts(body)
 	}
+	if result, ok := toolResult(body); ok {
+		u.Response.Text = result
+		if tool == GetRecentLogs || tool == GetErrorLogs {
+			u.Response.Lines = logLines(result, false)
+		}
+	}
+	if listed := a.Annotations[KeyAlerts]; listed != "" && tool == GetAlerts {
+		u.Response.Alerts = alerts([]byte(listed))
+	}
 	return []Use{u}
+}
+
+// toolResult is the text in the answer of a diagnostic tool, over HTTP or MCP.
+func toolResult(body []byte) (string, bool) {
+	var answer struct {
+		Result json.RawMessage `json:"result"`
+	}
+	var plain string
+	var called struct {
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+	}
+	switch {
+	case json.Unmarshal(body, &answer) != nil || len(answer.Result) == 0:
+		return "", false
+	case json.Unmarshal(answer.Result, &plain) == nil:
+		return plain, true
+	case json.Unmarshal(answer.Result, &called) != nil || len(called.Content) == 0:
+		return "", false
+	}
+	for _, part := range called.Content {
+		plain += part.Text
+	}
+	return plain, true
 }
 
 func (d *deriver) bodies(a *answer) (requestBody, body []byte) {
