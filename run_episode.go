@@ -153,7 +153,7 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 	}
 	log, err := recorder.Open(dir, recorder.Options{
 		Bodies: r.bodies, Now: func() time.Time { return e.CapturedTime(time.Now()) },
-		Unshift: unshift(episode.Clock, clock.ShiftJSON), UnshiftText: unshift(episode.Clock, clock.ShiftText),
+		Unshift: unshift(episode.Clock, shiftAnswer), UnshiftText: unshift(episode.Clock, clock.ShiftText),
 	})
 	if err != nil {
 		return err
@@ -195,6 +195,11 @@ func (r *runner) judge(ctx context.Context, c *fixtures.Case, name, dir string) 
 	}
 	j, err := r.app.judgeMitigation(ctx, c, truth, submission)
 	return errors.Join(err, keepJudgement(dir, j))
+}
+
+// shiftAnswer moves the timestamps of JSON, and the points of Prometheus' answers.
+func shiftAnswer(text []byte, d time.Duration) []byte {
+	return clock.ShiftPoints(clock.ShiftJSON(text, d), d)
 }
 
 // unshift moves timestamps back to captured time, as shift moved them; nil when
