@@ -6,7 +6,7 @@ VERSION_PACKAGE := k8s.io/component-base/version
 LDFLAGS := -s -w -X main.release=$(shell git describe --always --dirty 2>/dev/null) \
 	-X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES) -X $(VERSION_PACKAGE).gitMajor=1 -X $(VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))
 
-.PHONY: help build test conformance kubectls clients agents soak update-conformance update-golden update-columns fuzz bench lint fmt verify
+.PHONY: help build test conformance fidelity kubectls clients agents soak update-conformance update-golden update-columns fuzz bench lint fmt verify
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -48,6 +48,9 @@ agents: build ## run the four scripted agents on all shipped cases and compare t
 		bin/kubecase run $$(bin/kubecase cases -o name) --parallel 2 --agent $$agent --out bin/runs/$$agent -- agents/$$agent.sh >/dev/null || exit 1; \
 	done
 	bin/kubecase score bin/runs/*
+
+fidelity: ## run every command of the public cases with the kubectl that printed them; eight minutes
+	KUBECASE_ALL_COMMANDS=1 $(GO) test -count=1 -timeout 30m -run TestPublicFidelity -v .
 
 soak: ## a thousand idle watches and 64 busy clients for a minute
 	KUBECASE_SOAK=1m $(GO) test -count=1 -run TestThousandWatchers -v ./apiserver/
