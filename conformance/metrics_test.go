@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,6 +122,70 @@ func TestResourceMetrics(t *testing.T) {
 	t.Logf("%d answers compared", compared)
 	if compared < 15 {
 		t.Errorf("only %d answers were compared", compared)
+	}
+}
+
+// usage are the cells that change with every scrape, and what their widths change.
+var usage = regexp.MustCompile(`\b\d+(m|Mi|%)|<unknown>| +|_+`)
+
+// maskTop is what kubectl top printed, usage and the order by usage apart.
+func maskTop(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "orders-") {
+			continue // comes and goes, see isCrashing
+		}
+		out = append(out, strings.TrimSpace(usage.ReplaceAllStringFunc(line, func(s string) string {
+			return strings.TrimLeft(s, "0123456789 _") + " "
+		})))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestTop runs the recorded kubectl top commands, and compares what they print, usage apart.
+func TestTop(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(recordings(t), "kubelet", "kubectl-1.34", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, startCase(t, clockCaptured, kubeletCase), "", recordings(t))
+	compared := 0
+	for _, name := range names {
+		read := func(file string) string {
+			text, err := os.ReadFile(filepath.Join(name, file))
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		line, _, _ := strings.Cut(read("cmd.txt"), "\n")
+		args, err := splitCommand(line)
+		id := filepath.Base(name)
+		if err != nil || len(args) < 2 || args[1] != "top" || strings.HasPrefix(id, "w") {
+			continue // w…: when debugging had made pods that the case doesn't have
+		}
+		as := "admin"
+		if parts := strings.Split(id, "-"); parts[1] == "viewer" || parts[1] == "nobody" {
+			as = parts[1]
+		}
+		code, err := strconv.Atoi(strings.TrimSpace(read("exit_code")))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		tr := &Transcript{ID: id, Version: "1.34", As: as, Args: args[1:], Stdout: read("stdout"), Stderr: read("stderr"), HasStderr: true, ExitCode: code}
+		ours, err := b.run(t.Context(), tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(maskTop(tr.Stdout+tr.Stderr), maskTop(ours.Stdout+ours.Stderr)); diff != "" || ours.ExitCode != tr.ExitCode {
+			t.Errorf("%s: %s: exit code %d, want %d (-recorded +ours):\n%s", tr.ID, line, ours.ExitCode, tr.ExitCode, diff)
+		}
+		compared++
+	}
+	t.Logf("%d commands compared", compared)
+	if compared < 15 {
+		t.Errorf("only %d commands were compared", compared)
 	}
 }
 
