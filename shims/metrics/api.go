@@ -128,15 +128,16 @@ func (a *api) store() (*store, error) {
 }
 
 // present is the last instant of which anything is known, in the episode's time: that of
-// the capture; where the samples end more than the lookback before it, theirs.
+// the capture; of a data set that isn't a live Prometheus', the end of the samples, since
+// nobody scraped on until the capture.
 func (a *api) present() time.Time {
 	end := a.clock.CapturedNow(a.shim.now())
 	if a.fixture != nil {
 		if a.clock.Mode() == clock.Shifted {
 			end = a.fixture.Manifest().Capture.Time.Time
 		}
-		if s, err := a.store(); err == nil && len(s.series) > 0 {
-			if last := time.UnixMilli(s.last); last.Before(end.Add(-lookback)) {
+		if s, err := a.store(); err == nil && !s.live && len(s.series) > 0 {
+			if last := time.UnixMilli(s.last); last.Before(end) {
 				end = last
 			}
 		}

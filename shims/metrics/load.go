@@ -40,6 +40,7 @@ func load(c *fixtures.Case, synthetic bool) (*store, error) {
 			}
 			continue
 		}
+		s.live = s.live || name == apiDir+"buildinfo.json"
 		if dir, file := path.Split(name); dir != metricsDir || !strings.HasSuffix(file, ".txt") {
 			continue
 		}

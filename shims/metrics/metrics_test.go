@@ -194,6 +194,24 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestPresent: a data set's samples end when they end, and a live Prometheus' at the capture.
+func TestPresent(t *testing.T) {
+	const early = "load_total 0 1796084000\nload_total 60 1796084060\n# EOF\n"
+	for name, test := range map[string]struct {
+		documents map[string]string
+		want      string
+	}{
+		"data set": {map[string]string{"metrics/a.txt": early}, `[{"metric":{},"value":[1796084060,"60"]}]`},
+		"live":     {map[string]string{"metrics/a.txt": early, "metrics/api/buildinfo.json": `{"data":{"version":"3"}}`}, `[]`},
+	} {
+		h := metrics.New(metrics.Options{}).Handler(newCase(t, test.documents), clock.New(clock.Captured, captured, captured))
+		_, body := ask(t, h, http.MethodGet, "/api/v1/query", url.Values{"query": {"increase(load_total[61s])"}})
+		if !strings.Contains(body, `"result":`+test.want) {
+			t.Errorf("%s: %s, want %s", name, body, test.want)
+		}
+	}
+}
+
 // TestShippedCase asks a case that came from a real Prometheus.
 func TestShippedCase(t *testing.T) {
 	c, err := cases.Open("shop-evening")

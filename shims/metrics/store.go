@@ -25,6 +25,8 @@ type store struct {
 	// first and last are the times of the oldest and the newest sample.
 	first, last int64
 	families    map[string]family
+	// live reports that a Prometheus was asked, which scraped until the capture.
+	live bool
 
 	byLabels map[string]*series
 	samples  int
