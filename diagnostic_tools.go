@@ -30,7 +30,7 @@ const (
 
 // diagnosticTools are the twelve tools of an episode: what kubectl prints is printed by the built-in
 // one, as a process of its own that asks as the episode's agent does.
-func (a *app) diagnosticTools(s *serving, c *fixtures.Case, e *apiserver.Episode) http.Handler {
+func (a *app) diagnosticTools(s *serving, c *fixtures.Case, e *apiserver.Episode) *tools.Server {
 	return tools.New(tools.Options{
 		Case: c, Clock: e.Clock,
 		Kubectl: func(ctx context.Context, args ...string) (tools.Printed, error) {
@@ -48,7 +48,7 @@ func (a *app) diagnosticTools(s *serving, c *fixtures.Case, e *apiserver.Episode
 				x.Annotate(recorder.KeyAlerts, listedAlerts(c, e))
 			}
 		},
-	}).Handler()
+	})
 }
 
 // listedAlerts are the captured alerts as Alertmanager lists them; "" for none.
@@ -86,13 +86,17 @@ func (a *app) kubectlForTool(ctx context.Context, access kubeconfigs.Access, arg
 		return p, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+	bin, err := programFolder(home, program, "kubectl")
+	if err != nil {
+		return p, err
+	}
 	kubeconfig := filepath.Join(home, "kubeconfig")
 	if err := kubeconfigs.Write(kubeconfig, access); err != nil {
 		return p, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, program, append([]string{"kubectl"}, args...)...)
+	command := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), args...)
 	command.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + home, "TZ=UTC", "PATH=" + os.Getenv("PATH")}
 	command.Dir = home
 	var stdout, stderr bytes.Buffer

@@ -153,7 +153,7 @@ func (a *app) startServing(o servingOptions, names []string) (s *serving, err er
 		if err != nil {
 			return s, caseError{fmt.Errorf("case %q: %w", c.Manifest().Name, err)}
 		}
-		own.tools = a.diagnosticTools(s, c, episode)
+		own.tools = a.diagnosticTools(s, c, episode).Handler()
 		own.open(s.services, c, episode, nil)
 		s.served = append(s.served, served{fixture: c, episode: episode})
 	}

@@ -76,7 +76,7 @@ func (a *app) newReplayWith(c *fixtures.Case, front func(http.Handler) http.Hand
 		return r, err
 	}
 	recording.begin(r.log, r.episode.Token, record)
-	own.tools = a.diagnosticTools(r.serving, c, r.episode)
+	own.tools = a.diagnosticTools(r.serving, c, r.episode).Handler()
 	own.open(r.serving.services, c, r.episode, r.log)
 	access := kubeconfigs.Access{Server: r.serving.url + r.episode.Path(), Token: r.episode.Token, CA: r.serving.ca}
 	if err := kubeconfigs.Write(filepath.Join(r.dir, "kubeconfig"), access); err != nil {

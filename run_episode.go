@@ -159,7 +159,7 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 		return err
 	}
 	recording.begin(log, episode.Token, dir)
-	own.tools = r.app.diagnosticTools(r.server, c, episode)
+	own.tools = r.app.diagnosticTools(r.server, c, episode).Handler()
 	own.open(r.server.services, c, episode, log)
 	defer own.open(nil, c, episode, nil)
 	err = r.runAgent(ctx, c, e, episode, recording, dir)

@@ -179,7 +179,7 @@ func (m *mount) open(s services, c *fixtures.Case, e *apiserver.Episode, log *re
 	if m.tools != nil && s != nil {
 		h := withToken(e.Token, m.tools)
 		if log != nil {
-			h = log.Handler(h, recorder.Source{Name: "tools"})
+			h = log.Handler(h, recorder.Source{Name: recorder.Tools})
 		}
 		handlers[toolsPrefix] = http.StripPrefix(toolsPrefix, h)
 	}

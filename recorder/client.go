@@ -109,6 +109,10 @@ func (r *Request) isWrite() bool {
 // isHousekeeping reports what clients ask on their own account: discovery,
 // OpenAPI, versions, health, rights, leader election.
 func (r *Request) isHousekeeping() bool {
+	if r.Source() == Tools {
+		// Handshakes and lists, or a use of which kubectl's requests tell.
+		return r.Annotations[KeyTool] == "" && r.Status() < 400
+	}
 	if r.Source() != Kubernetes {
 		return r.Annotations[KeyTool] == "" && shimHousekeeping(r.path)
 	}

@@ -75,6 +75,11 @@ func (d *deriver) derive(requests []Request) Trajectory {
 			requests[i].parse()
 		}
 	}
+	// What goes with a tool's use is no call: neither its protocol's handshake nor the
+	// request whose use kubectl's requests tell of.
+	if aroundTool := func(r Request) bool { return r.Source() == Tools && r.isHousekeeping() }; slices.ContainsFunc(requests, aroundTool) {
+		requests = slices.DeleteFunc(slices.Clone(requests), aroundTool)
+	}
 	groups := groupRequests(requests, d.o.QuietGap)
 	alone := join(groups, d.o.Invocations)
 	for _, g := range groups {

@@ -374,6 +374,9 @@ func TestCalls(t *testing.T) {
 			{at: 3, source: "tools", request: "POST /tools/T11", headers: agent("curl/8"), said: []string{recorder.KeyTool, "T11", recorder.KeyArgs, `{"service":"cart"}`}, kind: recorder.ResponseType, body: `{"lines":["main.go"]}`},
 			{at: 4, request: "/api/v1/componentstatuses/scheduler", headers: table(get), body: podTable},
 			{at: 5, source: "tools", request: "POST /GetAlerts", headers: agent("curl/8"), said: []string{recorder.KeyTool, "T8", recorder.KeyAlerts, `[{"labels":{"alertname":"A"}}]`}, body: `{"tool":"GetAlerts","result":"one alert"}`},
+			{at: 5.5, source: "tools", request: "POST /mcp", headers: agent("curl/8"), body: `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}`},
+			{at: 5.6, source: "tools", request: "POST /GetResources", headers: agent("curl/8"), body: `{"tool":"GetResources","result":"NAME"}`},
+			{at: 5.7, source: "tools", request: "POST /GetNothing", headers: agent("curl/8"), status: 404, body: `{"tool":"GetNothing","error":"there is no such tool","reason":"NotFound"}`},
 			{at: 6, source: "tools", request: "POST /mcp", headers: agent("curl/8"), said: []string{recorder.KeyTool, "T9", recorder.KeyArgs, `{"service":"cart"}`}, body: `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"ERROR 1\nERROR 2\n"}]}}`},
 		}, "delivered Python-urllib: GET /api/v2/alerts\n  T8{} delivered: alerts [map[labels:map[alertname:A]]]\n" +
 			"delivered Go-http-client: POST /api/v1/query\n  T8{query=up == 0} delivered: series [map[metric:map[job:x] values:[[1 0]]]]\n" +
@@ -381,6 +384,7 @@ func TestCalls(t *testing.T) {
 			"delivered curl: POST /tools/T11\n  T11{service=cart} delivered: [\"main.go\"]\n" +
 			"delivered kubectl: kubectl get\n  T1{type=componentstatuses namespace= name=scheduler output=table} delivered: row web-6f7d9c8b5d-x2x4z row db-0\n  T10{component=scheduler} delivered: row web-6f7d9c8b5d-x2x4z row db-0\n" +
 			"delivered curl: POST /GetAlerts\n  T8{} delivered: alerts [map[labels:map[alertname:A]]]\n" +
+			"failed curl: POST /GetNothing\n" +
 			"delivered curl: POST /mcp\n  T9{service=cart} delivered: [\"ERROR 1\" \"ERROR 2\"]\n"},
 	}
 	for _, test := range tests {

@@ -32,6 +32,9 @@ type Source struct {
 // Kubernetes names the source whose requests are Kubernetes API requests.
 const Kubernetes = "kubernetes"
 
+// Tools is the Source name of the diagnostic tools.
+const Tools = "tools"
+
 // requestInfo reads paths as Kubernetes' own server does.
 var requestInfo = request.RequestInfoFactory{
 	APIPrefixes:          sets.NewString("api", "apis"),

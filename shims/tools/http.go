@@ -136,21 +136,28 @@ func openAPI() any {
 
 // MCP is the same as a server of the Model Context Protocol, whose uses are part of within.
 func (s *Server) MCP(within context.Context) *mcp.Server {
+	return MCP(func(_ context.Context, t *Tool, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+		given := map[string]any{}
+		if len(arguments) > 0 {
+			if err := json.Unmarshal(arguments, &given); err != nil {
+				return nil, err
+			}
+		}
+		text, err := s.Call(within, t, given)
+		if err != nil {
+			text = err.Error()
+		}
+		return &mcp.CallToolResult{IsError: err != nil, Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
+	})
+}
+
+// MCP is a server of the Model Context Protocol whose tools are used with call.
+func MCP(call func(ctx context.Context, t *Tool, arguments json.RawMessage) (*mcp.CallToolResult, error)) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "cluster-diagnostics", Version: "1"}, nil)
 	for i := range Tools {
 		t := &Tools[i]
-		server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.schema()}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			given := map[string]any{}
-			if len(req.Params.Arguments) > 0 {
-				if err := json.Unmarshal(req.Params.Arguments, &given); err != nil {
-					return nil, err
-				}
-			}
-			text, err := s.Call(within, t, given)
-			if err != nil {
-				text = err.Error()
-			}
-			return &mcp.CallToolResult{IsError: err != nil, Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
+		server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.schema()}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return call(ctx, t, req.Params.Arguments)
 		})
 	}
 	return server
