@@ -45,4 +45,7 @@ func recordRun(ctx context.Context, run connectivity.Run) {
 	x := recorder.FromContext(ctx)
 	x.Annotate(recorder.KeyOutput, run.Output)
 	x.Annotate(recorder.KeyExitCode, strconv.Itoa(run.ExitCode))
+	if run.NotCaptured {
+		x.Annotate(recorder.KeyNotCaptured, "true")
+	}
 }

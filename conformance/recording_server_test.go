@@ -69,7 +69,7 @@ func newRecordingServer(t testing.TB, c *fixtures.Case) *recordingServer {
 	}
 	done := make(chan struct{})
 	s := &recordingServer{
-		api: apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connector{}, Done: done, Observer: recordingObserver{}}),
+		api: apiserver.New(apiserver.Config{Logs: logs.Source{}, Done: done, Observer: recordingObserver{}}),
 		ca:  authority.PEM(), c: c, dir: t.TempDir(),
 	}
 	if s.bodies, err = recorder.OpenBodies(filepath.Join(s.dir, "bodies")); err != nil {

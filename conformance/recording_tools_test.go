@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -200,7 +201,7 @@ func TestPublicConnectivity(t *testing.T) {
 	binary, home := builtIn(t), t.TempDir()
 	compared := 0
 	for source, c := range publicImports(t) {
-		e := newRecordingServer(t, c).episode(t, "")
+		kubeconfig := serveCase(t, clockCaptured, c, nil).Subjects["admin"].Kubeconfig
 		// by namespace and node
 		type vantage struct{ namespace, node string }
 		scripts, open := map[vantage][]string{}, map[vantage][]bool{}
@@ -232,9 +233,16 @@ func TestPublicConnectivity(t *testing.T) {
 			}
 		}
 		for v, script := range scripts {
-			r := e.kubectl(t, binary, home, "exec", podOn(t, c, v.namespace, v.node), "-n", v.namespace, "--", "sh", "-c", strings.Join(script, "; "))
+			command := exec.CommandContext(t.Context(), binary, "exec", podOn(t, c, v.namespace, v.node), "-n", v.namespace, "--", "sh", "-c", strings.Join(script, "; "))
+			command.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
+			var stderr strings.Builder
+			command.Stderr = &stderr
+			printed, err := command.Output()
+			if err != nil {
+				t.Errorf("%s from %v: %v", source, v, err)
+			}
 			var want []string
-			got := strings.Split(strings.TrimSpace(r.stdout), "\n")
+			got := strings.Split(strings.TrimSpace(string(printed)), "\n")
 			for _, o := range open[v] {
 				compared++
 				if o {
@@ -244,7 +252,7 @@ func TestPublicConnectivity(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s from %v: (-want +got)\n%s%s", source, v, diff, r.stderr)
+				t.Errorf("%s from %v: (-want +got)\n%s%s", source, v, diff, &stderr)
 			}
 		}
 	}

@@ -253,7 +253,7 @@ func (a *answer) classify() {
 	switch {
 	case a.isWrite():
 		a.class = Write
-	case code == 501 || a.reason == "UnsupportedQuery":
+	case code == 501 || a.reason == "UnsupportedQuery" || a.Annotations[KeyNotCaptured] != "":
 		a.class = Unsupported
 	case code == 401 || code == 403:
 		a.class = Refused
@@ -271,6 +271,9 @@ func (a *answer) classify() {
 		a.rows, a.objects = nil, nil
 		if a.message == "" && code >= 400 {
 			a.message = bounded(strings.TrimSpace(a.text), headerLimit)
+		}
+		if a.message == "" {
+			a.message = bounded(strings.TrimSpace(a.Annotations[KeyOutput]), headerLimit)
 		}
 		if a.message == "" {
 			a.message = failure(a.Request)

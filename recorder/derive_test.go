@@ -303,12 +303,15 @@ func TestCalls(t *testing.T) {
 			{at: 3, request: "/api/v1/nodes/n1/proxy/logs/?query=kubelet", headers: kubectl("s4", "get"), kind: "text/plain", body: "a\nb\n"},
 			{at: 4, request: "/api/v1/nodes/n1/proxy/healthz", headers: kubectl("s5", "get"), kind: "text/plain", body: "ok"},
 			{at: 5, request: "POST /api/v1/namespaces/shop/pods/web-1/exec?command=ls", headers: kubectl("s6", "exec"), status: 501, body: uncaught},
+			{at: 6, request: "POST /api/v1/namespaces/shop/pods/web-1/exec?command=nc&command=-zv&command=db&command=5432", headers: kubectl("s7", "exec"), status: 101,
+				said: []string{recorder.KeyExitCode, "126", recorder.KeyOutput, "not captured", recorder.KeyNotCaptured, "true"}},
 		}, "delivered kubectl: kubectl exec\n  T6{namespace=backend service=cart port=8080} delivered: exit 1\n" +
 			"delivered kubectl: kubectl port-forward\n  T6{namespace=shop service=web port=80} delivered:\n" +
 			"delivered kubectl: kubectl get\n  T6{namespace=shop service=cart port=8080} delivered: 503 ServiceUnavailable\n" +
 			"delivered kubectl: kubectl get\n  T10{node=n1 component=kubelet} delivered: [\"a\" \"b\"]\n" +
 			"delivered kubectl: kubectl get\n  T10{node=n1 component=kubelet} delivered:\n" +
-			"unsupported kubectl: kubectl exec\n"},
+			"unsupported kubectl: kubectl exec\n" +
+			"unsupported kubectl: kubectl exec\n  T6{namespace=shop service=db port=5432} unsupported: exit 126\n"},
 		{"a type that isn't there; a path outside the resources", []step{
 			{at: 0, request: "/api", headers: get, body: "{}"},
 			{at: 0.1, request: "/apis", headers: get, body: "{}"},

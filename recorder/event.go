@@ -58,6 +58,9 @@ const (
 	// KeyOutput and KeyExitCode are what a command in a container printed and how it ended.
 	KeyOutput   = "kubecase/output"
 	KeyExitCode = "kubecase/exit-code"
+	// KeyNotCaptured is "true" for a command in a container of which the case doesn't say what
+	// it comes to.
+	KeyNotCaptured = "kubecase/not-captured"
 	// KeyPort is the port that a port-forward was asked for.
 	KeyPort = "kubecase/port"
 )

@@ -41,6 +41,8 @@ type Run struct {
 	// Output is the start of what it printed, stdout and stderr in their order.
 	Output   string
 	ExitCode int
+	// NotCaptured: the case doesn't decide what the command comes to.
+	NotCaptured bool
 }
 
 const (
@@ -79,7 +81,9 @@ func Exec(w http.ResponseWriter, req *http.Request, t Target, report func(Run)) 
 		out := &capture{limit: keptOutput}
 		code, err := c.exec(ctx, argv, streams{stdin: s.stdin, stdout: out.tee(s.stdout), stderr: out.tee(s.stderr)})
 		if err == nil && report != nil {
-			report(Run{Output: out.text(), ExitCode: code})
+			text := out.text()
+			undecided := code == NotCapturedCode && (text == "" || strings.Contains(text, notCapturedWords))
+			report(Run{Output: text, ExitCode: code, NotCaptured: undecided})
 		}
 		return code, err
 	})
@@ -259,8 +263,11 @@ func (c *container) missing(argv []string) *fixtures.CommandRun {
 	return nil
 }
 
+// notCapturedWords begin what a command says that the case doesn't decide.
+const notCapturedWords = "kubecase: not captured: "
+
 // notCaptured says on stderr that the case doesn't decide, and what it lacks.
 func notCaptured(s streams, format string, args ...any) int {
-	fmt.Fprintf(s.stderr, "kubecase: not captured: "+format+"\n", args...)
+	fmt.Fprintf(s.stderr, notCapturedWords+format+"\n", args...)
 	return NotCapturedCode
 }
