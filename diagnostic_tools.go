@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,44 +36,25 @@ func (a *app) diagnosticTools(s *serving, c *fixtures.Case, e *apiserver.Episode
 			return a.kubectlForTool(ctx, kubeconfigs.Access{Server: s.url + e.Path(), Token: e.Token, CA: s.ca}, args)
 		},
 		Record: func(ctx context.Context, tool string, arguments map[string]string) {
+			x := recorder.FromContext(ctx)
+			if x == nil {
+				return // nothing is recorded
+			}
 			text, err := json.Marshal(arguments)
 			if err != nil {
 				return // strings can always be written
 			}
-			x := recorder.FromContext(ctx)
 			x.Annotate(recorder.KeyTool, tool)
 			x.Annotate(recorder.KeyArgs, string(text))
 			if tool == string(recorder.GetAlerts) {
-				x.Annotate(recorder.KeyAlerts, listedAlerts(c, e))
+				// Where none were captured, the answer says so.
+				if listed, err := alerts.Listed(c, e.Clock); err == nil {
+					x.Annotate(recorder.KeyAlerts, string(listed))
+				}
 			}
 		},
 	})
 }
-
-// listedAlerts are the captured alerts as Alertmanager lists them; "" for none.
-func listedAlerts(c *fixtures.Case, e *apiserver.Episode) string {
-	req, err := http.NewRequest(http.MethodGet, "/api/v2/alerts", nil)
-	if err != nil {
-		return ""
-	}
-	w := &bodyOnly{header: http.Header{}}
-	alerts.Handler(c, e.Clock).ServeHTTP(w, req)
-	if w.status >= http.StatusBadRequest {
-		return ""
-	}
-	return w.String()
-}
-
-// bodyOnly keeps a response in memory.
-type bodyOnly struct {
-	bytes.Buffer
-	header http.Header
-	status int
-}
-
-func (b *bodyOnly) Header() http.Header { return b.header }
-
-func (b *bodyOnly) WriteHeader(status int) { b.status = status }
 
 func (a *app) kubectlForTool(ctx context.Context, access kubeconfigs.Access, args []string) (p tools.Printed, err error) {
 	program, err := os.Executable()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/fixtures/fixturestest"
 	"github.com/kubecase/kubecase/shims/metrics"
 )
 
@@ -246,24 +247,7 @@ func TestPrometheusAnswers(t *testing.T) {
 	samples.WriteString("# EOF\n")
 	documents["metrics/samples.txt"] = samples.String()
 	captured := time.Unix(1796086679, 0).UTC()
-	dir := filepath.Join(t.TempDir(), "case")
-	w, err := fixtures.Create(dir, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range documents {
-		if err := w.WriteDocument(name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := fixtures.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := fixturestest.Case(t, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)}}, documents)
 	h := metrics.New(metrics.Options{}).Handler(c, clock.New(clock.Captured, captured, captured))
 	compared := 0
 	for _, e := range exchanges {

@@ -14,9 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/clock"
-	"github.com/kubecase/kubecase/fixtures/importers/cloudopsbench"
 	"github.com/kubecase/kubecase/shims/tools"
 )
 
@@ -27,27 +25,14 @@ func TestPublicToolAnswers(t *testing.T) {
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("%v: the public data set isn't there", err)
 	}
-	out := t.TempDir()
-	results, err := cloudopsbench.Run(t.Context(), cloudopsbench.Options{Dir: dir, Out: out, Jobs: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
 	compared, different := map[string]int{}, map[string]int{}
-	for _, r := range results {
-		if r.Name == "" {
-			t.Errorf("%s was not imported: %v", r.Source, r)
-			continue
-		}
-		c, err := fixtures.Open(filepath.Join(out, r.Name))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for source, c := range publicImports(t) {
 		defer c.Close()
 		captured := c.Manifest().Capture.Time.Time
 		server := tools.New(tools.Options{Case: c, Clock: clock.New(clock.Captured, captured, captured), Kubectl: func(context.Context, ...string) (tools.Printed, error) {
 			return tools.Printed{}, errors.New("none of these is kubectl's")
 		}})
-		for key, answer := range toolCache(t, filepath.Join(dir, r.Source)) {
+		for key, answer := range toolCache(t, filepath.Join(dir, source)) {
 			name, raw, _ := strings.Cut(key, ":")
 			tool := tools.Find(name)
 			var arguments map[string]any
@@ -64,7 +49,7 @@ func TestPublicToolAnswers(t *testing.T) {
 				continue
 			}
 			if different[name]++; different[name] <= 3 {
-				t.Logf("%s: %s\n%q, %v\nwant\n%q", r.Source, key, got, err, want)
+				t.Logf("%s: %s\n%q, %v\nwant\n%q", source, key, got, err, want)
 			}
 		}
 	}

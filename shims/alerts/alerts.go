@@ -119,6 +119,11 @@ func (a *api) captured(name string) (json.RawMessage, error) {
 	return clock.ShiftJSON(compact.Bytes(), a.clock.Offset()), nil
 }
 
+// Listed are the captured alerts, all of them, as Alertmanager lists them.
+func Listed(c *fixtures.Case, k clock.Clock) (json.RawMessage, error) {
+	return (&api{c, k}).captured("alerts")
+}
+
 // list is a captured list, each entry decoded and as it is.
 func list[T any](a *api, name string) ([]T, []json.RawMessage, error) {
 	text, err := a.captured(name)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/cases"
 	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/fixtures/fixturestest"
 	"github.com/kubecase/kubecase/shims/alerts"
 )
 
@@ -35,26 +35,8 @@ var documents = map[string]string{
 
 func newCase(t testing.TB, documents map[string]string) *fixtures.Case {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "case")
-	w, err := fixtures.Create(dir, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)},
-		Coverage: fixtures.Coverage{Besides: []fixtures.BesidesCoverage{{What: "alerts", Reason: "nobody was asked"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range documents {
-		if err := w.WriteDocument(name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := fixtures.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return fixturestest.Case(t, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)},
+		Coverage: fixtures.Coverage{Besides: []fixtures.BesidesCoverage{{What: "alerts", Reason: "nobody was asked"}}}}, documents)
 }
 
 func ask(h http.Handler, method, path string) (int, string) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/fixtures/fixturestest"
 )
 
 var captured = time.Date(2026, 12, 1, 0, 18, 24, 0, time.UTC)
@@ -61,11 +61,7 @@ var (
 
 func newCase(t testing.TB) *fixtures.Case {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "case")
-	w, err := fixtures.Create(dir, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var resources []*fixtures.Resource
 	for key, items := range objects {
 		p := strings.Split(key, "/")
 		if p[0] == "core" {
@@ -76,33 +72,20 @@ func newCase(t testing.TB) *fixtures.Case {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.WriteResource(r); err != nil {
-			t.Fatal(err)
-		}
+		resources = append(resources, r)
 	}
-	put(t, w, fixtures.ConnectivityDocument, probes)
-	put(t, w, fixtures.CommandsDocument, runs)
-	put(t, w, fixtures.AnswersDocument, answers)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := fixtures.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return fixturestest.Case(t, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)}}, map[string]string{
+		fixtures.ConnectivityDocument: encoded(t, probes), fixtures.CommandsDocument: encoded(t, runs), fixtures.AnswersDocument: encoded(t, answers),
+	}, resources...)
 }
 
-func put[T any](t testing.TB, w *fixtures.Writer, name string, entries []T) {
+func encoded[T any](t testing.TB, entries []T) string {
 	t.Helper()
 	text, err := fixtures.EncodeEntries(entries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.WriteDocument(name, text); err != nil {
-		t.Fatal(err)
-	}
+	return string(text)
 }
 
 // run runs a command in a pod of the small cluster.

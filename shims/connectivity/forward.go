@@ -83,20 +83,8 @@ func Proxy(w http.ResponseWriter, req *http.Request, p Proxied) error {
 	if answer == nil {
 		return fmt.Errorf("what the %s %q answers at %q was not captured%s", strings.ToLower(p.Kind), p.Name, p.Path, p.Case.WhyNot("probes"))
 	}
-	writeAnswer(w, answer, body)
+	answer.Send(w, body)
 	return nil
-}
-
-func writeAnswer(w http.ResponseWriter, a *fixtures.HTTPAnswer, body []byte) {
-	for name, value := range a.Headers {
-		w.Header().Set(name, value)
-	}
-	if a.ContentType != "" {
-		w.Header().Set("Content-Type", a.ContentType)
-	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(a.Status)
-	_, _ = w.Write(body) // a client that left needs no answer
 }
 
 // samePort compares a captured port, by number or name, with the one that is asked for.
@@ -239,7 +227,7 @@ func (f *forwarder) answers(port string) http.Handler {
 		case answer == nil:
 			http.Error(w, fmt.Sprintf("kubecase: not captured: what port %s of pod %q answers at %q", port, f.Pod, req.URL.Path), http.StatusNotImplemented)
 		default:
-			writeAnswer(w, answer, body)
+			answer.Send(w, body)
 		}
 	})
 }

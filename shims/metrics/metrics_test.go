@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/cases"
 	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/fixtures/fixturestest"
 	"github.com/kubecase/kubecase/shims/metrics"
 )
 
@@ -37,26 +37,8 @@ process_start_time_seconds{pod="a"} 1796080704 1796084304
 
 func newCase(t testing.TB, documents map[string]string) *fixtures.Case {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "case")
-	w, err := fixtures.Create(dir, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)},
-		Coverage: fixtures.Coverage{Besides: []fixtures.BesidesCoverage{{What: "metrics", Reason: "Prometheus was down"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range documents {
-		if err := w.WriteDocument(name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := fixtures.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return fixturestest.Case(t, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)},
+		Coverage: fixtures.Coverage{Besides: []fixtures.BesidesCoverage{{What: "metrics", Reason: "Prometheus was down"}}}}, documents)
 }
 
 func ask(t testing.TB, h http.Handler, method, path string, form url.Values) (int, string) {

@@ -3,6 +3,7 @@
 package nodes
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -112,7 +113,7 @@ func tail(text []byte, lines int) []byte {
 		at--
 	}
 	for ; lines > 0; lines-- {
-		if at = strings.LastIndexByte(string(text[:at]), '\n'); at < 0 {
+		if at = bytes.LastIndexByte(text[:at], '\n'); at < 0 {
 			return text
 		}
 	}
@@ -130,16 +131,7 @@ func send(w http.ResponseWriter, c *fixtures.Case, k clock.Clock, node string, a
 	if cut != nil {
 		body = cut(body)
 	}
-	body = moved(a, body, k)
-	for name, value := range a.Headers {
-		w.Header().Set(name, value)
-	}
-	if a.ContentType != "" {
-		w.Header().Set("Content-Type", a.ContentType)
-	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(a.Status)
-	_, _ = w.Write(body) // a client that left needs no answer
+	a.Send(w, moved(a, body, k))
 	return nil
 }
 

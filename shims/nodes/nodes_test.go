@@ -3,7 +3,6 @@ package nodes_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/fixtures/fixturestest"
 	"github.com/kubecase/kubecase/shims/nodes"
 )
 
@@ -19,12 +19,6 @@ var captured = time.Date(2026, 12, 1, 0, 18, 24, 0, time.UTC)
 
 func newCase(t testing.TB) *fixtures.Case {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "case")
-	w, err := fixtures.Create(dir, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)},
-		Coverage: fixtures.Coverage{Besides: []fixtures.BesidesCoverage{{What: "nodes/node-2", Reason: "the kubelet was silent"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	answers, err := fixtures.EncodeEntries([]fixtures.HTTPAnswer{
 		{Path: "healthz", Status: 200, ContentType: "text/plain", Body: "ok"},
 		{Path: "configz", Status: 500, Body: "no"},
@@ -35,23 +29,11 @@ func newCase(t testing.TB) *fixtures.Case {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{
+	return fixturestest.Case(t, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)},
+		Coverage: fixtures.Coverage{Besides: []fixtures.BesidesCoverage{{What: "nodes/node-2", Reason: "the kubelet was silent"}}}}, map[string]string{
 		fixtures.NodeAnswersDocument("node-1"): string(answers),
 		"nodes/node-1/cadvisor.txt":            "# TYPE x gauge\ncontainer_start_time_seconds{id=\"a } b\"} 1.764547e+09 1796084300000\nx 1\n",
-	} {
-		if err := w.WriteDocument(name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := fixtures.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	})
 }
 
 func TestServe(t *testing.T) {

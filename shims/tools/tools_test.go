@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/fixtures/fixturestest"
 	"github.com/kubecase/kubecase/shims/tools"
 )
 
@@ -26,11 +26,6 @@ var captured = time.Date(2026, 12, 1, 0, 18, 24, 0, time.UTC)
 // newServer serves a small case; kubectl prints what it was asked.
 func newServer(t testing.TB, record func(string, map[string]string)) *tools.Server {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "case")
-	w, err := fixtures.Create(dir, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	deployments, err := fixtures.DecodeList(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
 		[]byte(`{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"cart","namespace":"shop"}}]}`))
 	if err != nil {
@@ -42,12 +37,7 @@ func newServer(t testing.TB, record func(string, map[string]string)) *tools.Serv
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []*fixtures.Resource{deployments, nodes} {
-		if err := w.WriteResource(r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, text := range map[string]string{
+	c := fixturestest.Case(t, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)}}, map[string]string{
 		"probes/connectivity.json": `[{"from":{"namespace":"shop"},"host":"cart","port":80,"result":"open","output":"cart (10.1.0.7:80) open\nConnection Succeeded"},
 			{"from":{"node":"n1","namespace":"shop"},"host":"redis","port":6379,"result":"open","output":"redis open\n"},
 			{"from":{"node":"n2","namespace":"shop"},"host":"redis","port":6379,"result":"failed","output":"Connection Failed"}]`,
@@ -56,19 +46,7 @@ func newServer(t testing.TB, record func(string, map[string]string)) *tools.Serv
 		"alerts/alerts.json":                `[{"startsAt":"2026-12-01T00:00:00Z"}]`,
 		"source/cart/main.go":               "package main\n",
 		"source/cart/conf/a.json":           "{",
-	} {
-		if err := w.WriteDocument(name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := fixtures.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
+	}, deployments, nodes)
 	return tools.New(tools.Options{
 		Case: c, Clock: clock.New(clock.Shifted, captured, captured.Add(time.Hour)),
 		Kubectl: func(_ context.Context, args ...string) (tools.Printed, error) {
