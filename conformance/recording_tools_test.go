@@ -144,7 +144,11 @@ func TestGoldenTools(t *testing.T) {
 		}
 		calls := e.calls(t)
 		if len(calls) != len(wants) {
-			t.Errorf("%s: %d uses of tools made %d calls", source, len(wants), len(calls))
+			var made []string
+			for _, c := range calls {
+				made = append(made, c.Command+" "+strings.Join(callText(c), " "))
+			}
+			t.Errorf("%s: %d uses of tools made %d calls: %s\n%s", source, len(wants), len(calls), strings.Join(asked, "\n"), strings.Join(made, "\n"))
 			continue
 		}
 		for i, want := range wants {
