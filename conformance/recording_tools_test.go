@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -133,12 +134,23 @@ func TestGoldenTools(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			// A client that leaves before the end and asks the same again makes one call.
+			_, err = io.Copy(io.Discard, response.Body)
 			response.Body.Close()
-			if response.StatusCode != http.StatusOK {
-				t.Errorf("%s: %s%v: %s", source, s.tool, s.arguments, response.Status)
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Errorf("%s: %s%v: %s, %v", source, s.tool, s.arguments, response.Status, err)
 			}
 		}
 		web.Close()
+		requests, err := recorder.Requests(e.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range requests {
+			if why := r.Annotations[recorder.KeyAborted]; why != "" && r.Source() == recorder.Tools {
+				t.Errorf("%s: %s was not answered whole: %s", source, r.RequestURI, why)
+			}
+		}
 		if len(wants) == 0 {
 			t.Errorf("%s: no step is of this case", source)
 		}
