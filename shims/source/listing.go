@@ -83,19 +83,20 @@ func (a *api) listApps(w http.ResponseWriter, req *http.Request) error {
 		l.Entries = append(l.Entries, e)
 	}
 	slices.SortFunc(l.Entries, func(x, y entry) int { return strings.Compare(x.Name, y.Name) })
-	if req.URL.Query().Has("recursive") {
+	recursive, err := isRecursive(req)
+	if err != nil {
+		return err
+	}
+	if recursive {
 		return refuse(http.StatusBadRequest, "the files of one app are listed at once, not those of all: ask /<app>/?recursive=true")
 	}
 	return l.send(w, req, func(*entry) {})
 }
 
 func (a *api) listFolder(w http.ResponseWriter, req *http.Request, one *app, folder string) error {
-	recursive := false
-	if text := req.URL.Query().Get("recursive"); text != "" {
-		var err error
-		if recursive, err = strconv.ParseBool(text); err != nil {
-			return refuse(http.StatusBadRequest, "recursive is true or false")
-		}
+	recursive, err := isRecursive(req)
+	if err != nil {
+		return err
 	}
 	l := listing{App: one.name, Path: folder, NotCaptured: a.lacking(one, folder)}
 	first, _ := slices.BinarySearch(one.files, folder)
@@ -118,6 +119,18 @@ func (a *api) listFolder(w http.ResponseWriter, req *http.Request, one *app, fol
 			e.Size = &size
 		}
 	})
+}
+
+func isRecursive(req *http.Request) (bool, error) {
+	text := req.URL.Query().Get("recursive")
+	if text == "" {
+		return false, nil
+	}
+	recursive, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, refuse(http.StatusBadRequest, "recursive is true or false")
+	}
+	return recursive, nil
 }
 
 // size is a file's. It is known by reading it, once.
