@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -19,7 +21,7 @@ type connections struct {
 
 // Connect implements apiserver.Connector.
 func (n connections) Connect(w http.ResponseWriter, req *http.Request, c apiserver.Connection) error {
-	target := connectivity.Target{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Pod: c.Name, Container: c.Container}
+	target := targetOf(c)
 	proxied := connectivity.Proxied{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Name: c.Name, Path: c.Path, Site: n.site}
 	switch c.Resource + "/" + c.Subresource {
 	case "nodes/proxy":
@@ -33,11 +35,28 @@ func (n connections) Connect(w http.ResponseWriter, req *http.Request, c apiserv
 	case "pods/exec":
 		return connectivity.Exec(w, req, target, func(run connectivity.Run) { recordRun(req.Context(), run) })
 	case "pods/attach":
+		if c.Debugging != nil {
+			return connectivity.AttachDebug(w, req, target, func(run connectivity.Run) { recordRun(req.Context(), run) }, c.Ended)
+		}
 		return connectivity.Attach(w, req, target)
 	case "pods/portforward":
 		return connectivity.PortForward(w, req, target, n.site)
 	}
 	return apiserver.NotCaptured{}.Connect(w, req, c)
+}
+
+func targetOf(c apiserver.Connection) connectivity.Target {
+	return connectivity.Target{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Pod: c.Name, Container: c.Container, Of: c.Debugging}
+}
+
+// Debug implements apiserver.Debugger.
+func (connections) Debug(ctx context.Context, c apiserver.Connection, output io.Writer) (exitCode int, ended bool) {
+	code, ended, err := connectivity.Debug(ctx, targetOf(c), output)
+	if err != nil {
+		fmt.Fprintln(output, err)
+		return connectivity.NotCapturedCode, true
+	}
+	return code, ended
 }
 
 // recordRun puts on record what a command in a container came to.

@@ -35,6 +35,7 @@ type servingOptions struct {
 	asUser, asUID string
 	asGroups      []string
 	synthetic     bool
+	debug         bool
 	// complete: what a source to import lacks didn't exist.
 	complete       bool
 	kubeconfigsDir string
@@ -49,6 +50,7 @@ func addServingFlags(c *cobra.Command, defaultPort int) {
 	f.StringSlice("as-group", nil, "group of the user of --as; repeat or separate by commas")
 	f.String("as-uid", "", "UID of the user of --as")
 	f.Bool("synthetic-metrics", true, "where a data set has only derived gauges, also serve counters and histograms made of them, labelled synthetic=\"true\"")
+	f.Bool("enable-debug", true, "let 'kubectl debug node/NAME' make its pod, which exists for that investigation only")
 	f.Bool("assume-complete", false, "of a bundle or dump: what it lacks didn't exist, instead of not being captured")
 	f.String("kubeconfigs", "", "folder for the kubeconfig files; default: a new temporary one that is removed at the end")
 	_ = c.RegisterFlagCompletionFunc("clock", cobra.FixedCompletions([]string{string(clock.Shifted), string(clock.Captured)}, cobra.ShellCompDirectiveNoFileComp))
@@ -59,7 +61,7 @@ func (a *app) servingOptions() (servingOptions, error) {
 	o := servingOptions{
 		address: a.config.GetString("address"), port: a.config.GetInt("port"), clock: a.config.GetString("clock"),
 		asUser: a.config.GetString("as"), asUID: a.config.GetString("as-uid"), asGroups: a.config.GetStringSlice("as-group"),
-		kubeconfigsDir: a.config.GetString("kubeconfigs"), synthetic: a.config.GetBool("synthetic-metrics"), complete: a.config.GetBool("assume-complete"),
+		kubeconfigsDir: a.config.GetString("kubeconfigs"), synthetic: a.config.GetBool("synthetic-metrics"), debug: a.config.GetBool("enable-debug"), complete: a.config.GetBool("assume-complete"),
 	}
 	var errs []error
 	if net.ParseIP(o.address) == nil && o.address != "localhost" {
@@ -148,7 +150,7 @@ func (a *app) startServing(o servingOptions, names []string) (s *serving, err er
 		s.cleanup = append(s.cleanup, c.Close)
 		own := &mount{}
 		episode, err := s.api.AddEpisode(apiserver.EpisodeOptions{
-			Case: c, Clock: clock.Mode(o.clock), User: o.asUser, UID: o.asUID, Groups: o.asGroups, Wrap: own.wrap,
+			Case: c, Clock: clock.Mode(o.clock), User: o.asUser, UID: o.asUID, Groups: o.asGroups, Wrap: own.wrap, NoDebug: !o.debug,
 		})
 		if err != nil {
 			return s, caseError{fmt.Errorf("case %q: %w", c.Manifest().Name, err)}

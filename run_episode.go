@@ -137,7 +137,7 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 	recording, own := &episodeRecording{}, &mount{}
 	episode, err := r.server.api.AddEpisode(apiserver.EpisodeOptions{
 		Case: c, Clock: r.options.clockMode(), User: r.options.serving.asUser, UID: r.options.serving.asUID, Groups: r.options.serving.asGroups,
-		Start: e.Started, Wrap: func(next http.Handler) http.Handler { return own.wrap(recording.wrap(next)) },
+		NoDebug: !r.options.serving.debug, Start: e.Started, Wrap: func(next http.Handler) http.Handler { return own.wrap(recording.wrap(next)) },
 	})
 	if err != nil {
 		return err

@@ -58,7 +58,8 @@ func newServices(syntheticMetrics bool) services {
 
 // newAPI is an API server through which the services are reached, too.
 func (s services) newAPI(done <-chan struct{}) *apiserver.Server {
-	return apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connections{site: s.site}, Done: done, Observer: observer{}})
+	connect := connections{site: s.site}
+	return apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connect, Debug: connect, Done: done, Observer: observer{}})
 }
 
 // captured reports whether a case has anything that the service answers from.

@@ -94,14 +94,14 @@ func (c *answerCache) forget(s *snapshot) {
 }
 
 // keyOf is what the answer to a get or list can be kept by.
-func keyOf(req *http.Request, info *request.RequestInfo, now time.Time) (key answerKey, ok bool) {
+func keyOf(req *http.Request, info *request.RequestInfo, of *snapshot, now time.Time) (key answerKey, ok bool) {
 	if req.Method != http.MethodGet || info.Verb != "get" && info.Verb != "list" {
 		return key, false
 	}
 	e := episodeFrom(req.Context())
 	agent := req.UserAgent()
 	key = answerKey{
-		snapshot: e.snapshot, offset: e.Clock.Offset(), uri: req.URL.Path + "?" + req.URL.RawQuery,
+		snapshot: of, offset: e.Clock.Offset(), uri: req.URL.Path + "?" + req.URL.RawQuery,
 		accept: strings.Join(req.Header.Values("Accept"), ","), encoding: req.Header.Get("Accept-Encoding"),
 		// Upstream indents for what people read (negotiation, isPrettyPrint).
 		indented: strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0"),

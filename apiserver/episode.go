@@ -44,6 +44,8 @@ type EpisodeOptions struct {
 	UID string
 	// Groups of User, besides system:authenticated.
 	Groups []string
+	// NoDebug refuses the debugging pods that `kubectl debug node/…` makes.
+	NoDebug bool
 	// Wrap, if set, is put around the episode's whole handler; the requests that pass
 	// have lost the episode's path. It may answer itself.
 	Wrap func(http.Handler) http.Handler
@@ -63,6 +65,8 @@ type Episode struct {
 	snapshot    *snapshot
 	subject     user.Info
 	reader      bool
+	noDebug     bool
+	debugging   debugging
 	handler     http.Handler
 	tokenDigest [sha256.Size]byte
 }
@@ -110,6 +114,7 @@ func newEpisode(s *snapshot, o EpisodeOptions) (*Episode, error) {
 		Start:    o.Start,
 		snapshot: s,
 		reader:   o.User == "",
+		noDebug:  o.NoDebug,
 	}
 	e.tokenDigest = sha256.Sum256([]byte(e.Token))
 	name := o.User

@@ -80,6 +80,9 @@ func (l *logREST) open(ctx context.Context, pod *corev1.Pod, options *corev1.Pod
 	c := l.pods.snapshot.fixture
 	status := containerStatus(pod, options.Container)
 	log := c.Log(pod.Namespace, pod.Name, options.Container, options.Previous)
+	if p := episodeFrom(ctx).debugging.find(pod.Namespace, pod.Name); p != nil && !options.Previous && len(p.Status.ContainerStatuses) > 0 {
+		log = p.captured(options.Container)
+	}
 	switch {
 	case log != nil && log.Refusal != nil && len(log.Refusal) == 0:
 		return emptyLog{}, nil // the server answered 204

@@ -39,8 +39,8 @@ func noCapturedToken(*http.Request) (*authenticator.Response, bool, error) {
 	return nil, false, errors.New("invalid bearer token")
 }
 
-// createReview answers the creation of a review; nothing is stored.
-func createReview(w http.ResponseWriter, req *http.Request, r *resource, storage rest.Creater) error {
+// create answers the creation of a review or of a debugging pod as upstream does.
+func create(w http.ResponseWriter, req *http.Request, r *resource, storage rest.Creater) error {
 	scope := *r.scope
 	manager, err := managedfields.NewDefaultFieldManager(
 		managedfields.NewDeducedTypeConverter(), scheme, scheme, scheme, r.gvk, r.gvk.GroupVersion(), "", nil)
@@ -48,7 +48,7 @@ func createReview(w http.ResponseWriter, req *http.Request, r *resource, storage
 		return apierrors.NewInternalError(err)
 	}
 	scope.FieldManager = manager
-	scope.TableConvertor = nil // a review has no table
+	scope.TableConvertor = nil // what is created isn't answered as a table
 	handlers.CreateResource(storage, &scope, admission.NewChainHandler())(w, req)
 	return nil
 }

@@ -53,6 +53,8 @@ type Config struct {
 	Logs LogSource
 	// Connect answers exec, attach, portforward and proxy; nil refuses them as not captured.
 	Connect Connector
+	// Debug runs what debugging pods run; nil: they stay as they started.
+	Debug Debugger
 	// Done is closed when the server shuts down, which ends watches.
 	Done <-chan struct{}
 	// Observer is told what of an answer can't be seen from outside; nil: nobody is.
@@ -147,6 +149,9 @@ func (s *Server) RemoveEpisode(e *Episode) {
 		delete(s.snapshots, e.snapshot.fixture)
 		s.answers.forget(e.snapshot)
 	}
+	if view := e.view(); view != e.snapshot {
+		s.answers.forget(view)
+	}
 }
 
 // snapshotOf makes the served form of a case once for all its episodes. The
@@ -180,6 +185,7 @@ func (s *Server) newChain() http.Handler {
 
 	h := http.Handler(http.HandlerFunc(s.serve))
 	h = filters.WithAuthorization(h, z, codecs)
+	h = withDebugPods(h)
 	h = withFlowControlHeaders(h, longRunning)
 	h = genericfilters.WithMaxInFlightLimit(h, maxInFlight, maxInFlight, longRunning)
 	h = impersonation.WithImpersonation(h, z, codecs)
@@ -270,7 +276,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 
 // serveResource looks the resource up and calls Kubernetes' handler of the verb.
 func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *request.RequestInfo) error {
-	snap := episodeFrom(req.Context()).snapshot
+	snap := episodeFrom(req.Context()).view()
 	r := snap.resources[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
 	if r == nil {
 		return snap.errNoResource(info.APIGroup)
@@ -294,7 +300,10 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 		return errMethodNotAllowed
 	}
 	if storage := s.reviews[r.gvr.GroupResource()]; storage != nil && req.Method == http.MethodPost {
-		return createReview(w, req, r, storage)
+		return create(w, req, r, storage)
+	}
+	if req.Method == http.MethodPost && req.Context().Value(debugPodKey{}) != nil {
+		return create(w, req, r, &debugREST{of: r, debugger: s.config.Debug})
 	}
 	if req.Method != http.MethodGet {
 		return refuseWrite(w, req)
@@ -303,7 +312,7 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request, info *r
 	if err != nil {
 		return err
 	}
-	key, keep := keyOf(req, info, time.Now())
+	key, keep := keyOf(req, info, r.snapshot, time.Now())
 	if form := accepted.Convert; form != nil && form.Kind == "Table" && form.GroupVersion() == metav1.SchemeGroupVersion {
 		req = req.WithContext(context.WithValue(req.Context(), tableV1Key{}, true))
 		if info.Verb == "list" {

@@ -72,6 +72,8 @@ type resource struct {
 	// data is nil when the resource is in discovery but was not captured.
 	data    *fixtures.Resource
 	entries []*entry
+	// added are the keys of objects that an episode made; nil for what was captured.
+	added map[string]bool
 	// sibling is the captured resource that an uncaptured one is read from;
 	// converted is done when it was.
 	sibling         *resource

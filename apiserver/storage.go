@@ -71,7 +71,7 @@ func (r *resource) Get(ctx context.Context, name string, options *metav1.GetOpti
 			return nil, err
 		}
 	}
-	if err := r.covered(namespace); err != nil {
+	if err := r.covered(namespace); err != nil && !r.added[fixtures.StoreKey(namespace, name)] {
 		return nil, err
 	}
 	e := r.entry(namespace, name)
@@ -242,7 +242,7 @@ func (r *resource) within(namespace string) []*entry {
 func (r *resource) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	namespace := r.namespace(ctx)
 	// A missing namespace is an empty list, as the real server answers; one that was not swept is an error.
-	if err := r.covered(namespace); err != nil && !r.coversSelection(options) {
+	if err := r.covered(namespace); err != nil && !r.coversSelection(options) && !r.namesAdded(namespace, options.FieldSelector) {
 		return nil, err
 	}
 	if r.ofMetricsServer() && options != nil { // it doesn't page
@@ -419,7 +419,7 @@ func (r *resource) Watch(ctx context.Context, options *metainternalversion.ListO
 	if err != nil {
 		return nil, err
 	}
-	if err := r.covered(namespace); err != nil {
+	if err := r.covered(namespace); err != nil && !r.namesAdded(namespace, options.FieldSelector) {
 		return nil, err
 	}
 	selected := newSelector(r, options)

@@ -41,6 +41,11 @@ type Connection struct {
 	Path string
 	// Container of exec and attach, chosen as the real server does.
 	Container string
+	// Debugging is the pod where it is one that the episode made to debug a node; nil for what
+	// was captured. Its time is captured time.
+	Debugging *corev1.Pod
+	// Ended is told what came of attaching to such a pod: the exit code of its command and what it printed.
+	Ended func(exitCode int, output []byte)
 }
 
 // Connector answers connections from captured data. It either takes over the
@@ -88,7 +93,7 @@ func (s *Server) serveSubresource(w http.ResponseWriter, req *http.Request, r *r
 		if err := acceptable(req, "text/plain", runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf); err != nil {
 			return err
 		}
-		if key, ok := keyOf(req, info, time.Now()); ok && endsByItself(req.URL.Query()) {
+		if key, ok := keyOf(req, info, r.snapshot, time.Now()); ok && endsByItself(req.URL.Query()) {
 			s.config.Observer.Kept(req.Context(), key)
 		}
 		handlers.GetResourceWithOptions(&logREST{pods: r, source: s.config.Logs}, subresourceScope(r, "log"), true)(w, req)
@@ -142,6 +147,10 @@ func (s *Server) connect(w http.ResponseWriter, req *http.Request, r *resource, 
 			if c.Container, err = chooseContainer(c.Container, pod); err != nil {
 				return err
 			}
+		}
+		if p := e.debugging.find(info.Namespace, name); p != nil {
+			c.Debugging = p.Pod
+			c.Ended = func(exitCode int, output []byte) { _ = e.ended(p, exitCode, output) } // the first end counts
 		}
 		if pod.Spec.NodeName == "" {
 			return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", name))

@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,11 +24,14 @@ type connector struct{}
 
 // Connect implements apiserver.Connector.
 func (connector) Connect(w http.ResponseWriter, req *http.Request, c apiserver.Connection) error {
-	target := connectivity.Target{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Pod: c.Name, Container: c.Container}
+	target := targetOf(c)
 	switch c.Subresource {
 	case "exec":
 		return connectivity.Exec(w, req, target, nil)
 	case "attach":
+		if c.Debugging != nil {
+			return connectivity.AttachDebug(w, req, target, func(connectivity.Run) {}, c.Ended)
+		}
 		return connectivity.Attach(w, req, target)
 	case "portforward":
 		return connectivity.PortForward(w, req, target, nil)
@@ -36,6 +41,19 @@ func (connector) Connect(w http.ResponseWriter, req *http.Request, c apiserver.C
 		return nodes.Serve(w, req, c.Case, c.Clock, c.Name, c.Path)
 	}
 	return connectivity.Proxy(w, req, connectivity.Proxied{Case: c.Case, Clock: c.Clock, Kind: kind, Namespace: c.Namespace, Name: c.Name, Path: c.Path})
+}
+
+func targetOf(c apiserver.Connection) connectivity.Target {
+	return connectivity.Target{Case: c.Case, Clock: c.Clock, Namespace: c.Namespace, Pod: c.Name, Container: c.Container, Of: c.Debugging}
+}
+
+// Debug implements apiserver.Debugger.
+func (connector) Debug(ctx context.Context, c apiserver.Connection, output io.Writer) (exitCode int, ended bool) {
+	code, ended, err := connectivity.Debug(ctx, targetOf(c), output)
+	if err != nil {
+		fmt.Fprintln(output, err)
+	}
+	return code, ended
 }
 
 // insideTranscripts are the recorded commands that were run in containers, but for those
@@ -106,20 +124,28 @@ func asCommand(tr *Transcript) *fixtures.CommandRun {
 // insideServer serves the recorded cluster with these commands captured.
 func insideServer(t *testing.T, runs []fixtures.CommandRun) *Server {
 	t.Helper()
+	return commandsServer(t, map[string][]fixtures.CommandRun{fixtures.CommandsDocument: runs})
+}
+
+// commandsServer serves the recorded cluster with these lists of commands, by document.
+func commandsServer(t *testing.T, documents map[string][]fixtures.CommandRun) *Server {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), kubeletCase)
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "fixtures", "cases", kubeletCase))); err != nil {
 		t.Fatal(err)
 	}
-	text, err := fixtures.EncodeEntries(runs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, filepath.FromSlash(fixtures.CommandsDocument))
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
+	for name, runs := range documents {
+		text, err := fixtures.EncodeEntries(runs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c, err := fixtures.Open(dir)
 	if err != nil {

@@ -62,7 +62,7 @@ func serveCase(t *testing.T, mode string, c *fixtures.Case, groups map[string][]
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	api := apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connector{}, Done: done})
+	api := apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connector{}, Debug: connector{}, Done: done})
 	web := httptest.NewUnstartedServer(api)
 	web.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	web.EnableHTTP2 = true

@@ -59,13 +59,15 @@ type deriver struct {
 	errs []error
 	// services are the services of pods, by namespace/name, as far as they were seen.
 	services map[string]string
+	// debugging are the pods that were made to debug nodes, by namespace/name.
+	debugging map[string]debugged
 }
 
 func newDeriver(o DeriveOptions) *deriver {
 	if o.QuietGap <= 0 {
 		o.QuietGap = DefaultQuietGap
 	}
-	return &deriver{o: o, services: map[string]string{}}
+	return &deriver{o: o, services: map[string]string{}, debugging: map[string]debugged{}}
 }
 
 func (d *deriver) derive(requests []Request) Trajectory {
@@ -215,6 +217,7 @@ func (d *deriver) answers(g *group) []*answer {
 		}
 		a.decode(body)
 		a.truncated = a.truncated || err != nil
+		d.noticeDebug(a)
 		a.classify()
 		d.notice(a)
 		if checksNamespace(a, out) {

@@ -1,7 +1,6 @@
 package recorder
 
 import (
-	"encoding/json"
 	"net"
 	"net/url"
 	"path"
@@ -65,32 +64,6 @@ func (d *deriver) proxy(a *answer) []Use {
 		return append([]Use{connectivity(a, ref.Namespace, d.service(ref.Namespace, name), port)}, d.shim(a, rest)...)
 	}
 	return append([]Use{connectivity(a, ref.Namespace, name, port)}, d.shim(a, rest)...)
-}
-
-// debugUses is T10 for a debugging pod on a node; creating it is a write. The node is
-// the one that was looked up; a refused pod's body is never read.
-func debugUses(d *deriver, answers []*answer) []Use {
-	writes := keep(answers, func(a *answer) bool { return a.class == Write })
-	for _, a := range answers {
-		if len(writes) > 0 && a.ObjectRef != nil && a.ObjectRef.Resource == "nodes" && a.ObjectRef.Name != "" {
-			return []Use{{Tool: CheckNodeServiceStatus, Args: map[string]string{"node": a.ObjectRef.Name}, Class: Write, Response: writes[0].response()}}
-		}
-	}
-	for _, a := range answers {
-		digest := a.Annotations[KeyRequestBody]
-		if a.class != Write || digest == "" || d.o.Bodies == nil || a.ObjectRef == nil || a.ObjectRef.Resource != "pods" {
-			continue
-		}
-		body, err := d.o.Bodies.Get(digest)
-		var pod map[string]any
-		if err != nil || json.Unmarshal(body, &pod) != nil {
-			continue
-		}
-		if node := text(field(pod, "spec", "nodeName")); node != "" {
-			return []Use{{Tool: CheckNodeServiceStatus, Args: map[string]string{"node": node}, Class: Write, Response: a.response()}}
-		}
-	}
-	return nil
 }
 
 // probeFlags are the flags of the probing programs that take the next word.

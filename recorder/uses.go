@@ -191,6 +191,12 @@ func (d *deriver) map1(a *answer) []Use {
 		return nil
 	}
 	switch ref.Subresource {
+	case "log", "exec", "attach":
+		if uses, ok := d.onNode(a); ok {
+			return uses
+		}
+	}
+	switch ref.Subresource {
 	case "log":
 		return d.logs(a)
 	case "exec", "attach":

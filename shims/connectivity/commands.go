@@ -37,6 +37,14 @@ func init() {
 // command runs a program of the interpreter by its base name.
 func (c *container) command(ctx context.Context, argv []string, s streams) int {
 	base := path.Base(argv[0])
+	if c.Of != nil {
+		if rest, ok := onNode(argv); ok {
+			return c.runOnHost(ctx, rest, s)
+		}
+		if base == "sudo" && len(argv) > 1 && !strings.HasPrefix(argv[1], "-") {
+			return c.runOnHost(ctx, argv[1:], s)
+		}
+	}
 	if shells[base] {
 		return c.shell(ctx, argv, s)
 	}
@@ -47,6 +55,9 @@ func (c *container) command(ctx context.Context, argv []string, s streams) int {
 		return c.timeout(ctx, argv[1:], s)
 	}
 	p := programs[base]
+	if p == nil && c.Of != nil {
+		return notCaptured(s, "what %q prints on node %q", strings.Join(argv, " "), c.pod.Spec.NodeName)
+	}
 	if p == nil {
 		return notCaptured(s, "what %q prints in container %q of pod %q; ask for commands that were captured, or %s", strings.Join(argv, " "), c.name, c.pod.Name, "nc, curl, wget, nslookup, dig, getent, env, cat, ls, grep, head, tail")
 	}

@@ -34,6 +34,8 @@ type Target struct {
 	Clock clock.Clock
 	// Namespace and Pod, and the Container of exec and attach.
 	Namespace, Pod, Container string
+	// Of is the pod where it is one that an episode made to debug a node; nil for captured ones.
+	Of *corev1.Pod
 }
 
 // Run is what a command came to, for the record.
@@ -82,11 +84,15 @@ func Exec(w http.ResponseWriter, req *http.Request, t Target, report func(Run)) 
 		code, err := c.exec(ctx, argv, streams{stdin: s.stdin, stdout: out.tee(s.stdout), stderr: out.tee(s.stderr)})
 		if err == nil && report != nil {
 			text := out.text()
-			undecided := code == NotCapturedCode && (text == "" || strings.Contains(text, notCapturedWords))
-			report(Run{Output: text, ExitCode: code, NotCaptured: undecided})
+			report(Run{Output: text, ExitCode: code, NotCaptured: leftOpen(code, text)})
 		}
 		return code, err
 	})
+}
+
+// leftOpen reports what a command comes to that the case doesn't decide.
+func leftOpen(code int, output string) bool {
+	return code == NotCapturedCode && (output == "" || strings.Contains(output, notCapturedWords))
 }
 
 // Attach refuses: nothing runs that could be attached to.
@@ -110,10 +116,15 @@ type container struct {
 	spec *corev1.Container
 	name string
 	net  *network
+	// host: what is run is run on the node of a debugging pod, outside of its container.
+	host bool
 }
 
 func open(t Target) (*container, error) {
-	pod, err := decode[corev1.Pod](t.Case, pods, t.Namespace, t.Pod)
+	pod, err := t.Of, error(nil)
+	if pod == nil {
+		pod, err = decode[corev1.Pod](t.Case, pods, t.Namespace, t.Pod)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +234,11 @@ func (c *container) play(run *fixtures.CommandRun, s streams) (int, error) {
 	return run.ExitCode, nil
 }
 
-// captured finds a command that was run in this very container.
+// captured finds a command that was run in this very container, or on the node of a debugging pod.
 func (c *container) captured(argv []string) (*fixtures.CommandRun, error) {
+	if c.Of != nil {
+		return c.nodeRun(argv)
+	}
 	runs, err := fixtures.ReadEntries[fixtures.CommandRun](c.Case, fixtures.CommandsDocument)
 	if err != nil {
 		return nil, err
@@ -242,7 +256,7 @@ func (c *container) captured(argv []string) (*fixtures.CommandRun, error) {
 // there to be started.
 func (c *container) missing(argv []string) *fixtures.CommandRun {
 	runs, err := fixtures.ReadEntries[fixtures.CommandRun](c.Case, fixtures.CommandsDocument)
-	if err != nil || c.spec.Image == "" {
+	if err != nil || c.spec.Image == "" || c.host {
 		return nil
 	}
 	for i := range runs {

@@ -34,6 +34,9 @@ type file struct {
 func (c *container) files() *tree {
 	t := &tree{files: map[string]*file{}, dirs: map[string]bool{"/": true, "/etc": true, "/tmp": true, "/dev": true, "/proc": true}, whole: map[string]bool{}}
 	t.put("/dev/null", "")
+	if c.host {
+		return t
+	}
 	if !c.pod.Spec.HostNetwork {
 		t.put("/etc/hosts", c.hosts())
 		t.put("/etc/hostname", c.hostname()+"\n")

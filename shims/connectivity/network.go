@@ -113,6 +113,10 @@ func (n *network) resolve(host string) (*name, error) {
 		return nil, errUndecided{fmt.Sprintf("how %q resolves with the pod's DNS policy %s", host, n.pod.Spec.DNSPolicy)}
 	}
 	endpoint, service, namespace, inside := n.parts(host)
+	if inside && n.pod.Spec.HostNetwork && n.pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
+		// pkg/kubelet/network/dns: such a pod has the node's own resolver.
+		return nil, errUndecided{fmt.Sprintf("how %q resolves for the node %s itself", host, n.pod.Spec.NodeName)}
+	}
 	if !inside {
 		return nil, errUndecided{fmt.Sprintf("how the name %q, which is outside the cluster, resolves", host)}
 	}
