@@ -292,6 +292,9 @@ func (b *builder) commit(tree plumbing.Hash, message string) (plumbing.Hash, err
 func (b *builder) pack(commit plumbing.Hash) (*repository, error) {
 	slices.Reverse(b.trees) // the root was last
 	var data, index bytes.Buffer
+	// What can't be compressed grows by a little. To grow the buffer step by step would
+	// take up to three times that.
+	data.Grow(int(b.bytes+b.bytes/64) + 64*len(b.known) + 64)
 	pack, err := packfile.NewEncoder(&data, b.store, false).Encode(slices.Concat([]plumbing.Hash{commit}, b.trees, b.blobs), 0)
 	if err != nil {
 		return nil, err
@@ -311,5 +314,9 @@ func (b *builder) pack(commit plumbing.Hash) (*repository, error) {
 	if _, err := idxfile.NewEncoder(&index).Encode(found); err != nil {
 		return nil, err
 	}
-	return &repository{commit: commit, pack: pack, data: bytes.Clone(data.Bytes()), index: index.Bytes()}, nil
+	packed := data.Bytes()
+	if cap(packed) > len(packed)/4*5 {
+		packed = bytes.Clone(packed)
+	}
+	return &repository{commit: commit, pack: pack, data: packed, index: index.Bytes()}, nil
 }
