@@ -31,7 +31,7 @@ Tables, discovery, OpenAPI, health and container logs. OUT is a folder that is e
 or not there yet, or a new .tar.gz.
 
 Where they may be asked, the nodes' kubelets are, and with the flags Prometheus,
-Alertmanager, connections and commands in containers, and source trees.
+Alertmanager, Jaeger, connections and commands in containers, and source trees.
 
 But for these commands only GET requests are made, at a rate that a shared cluster tolerates. Nothing of
 the kubeconfig lands in the case. The values of Secrets, and tokens, private keys and
@@ -92,6 +92,9 @@ exit code is then 1.`,
 	f.Duration("metrics-range", time.Hour, "how far back samples go")
 	f.Duration("metrics-step", 0, "one sample a step; 0: the samples as they were scraped")
 	f.String("alertmanager", "", "also take alerts from Alertmanager: its URL, or NAMESPACE/SERVICE:PORT")
+	f.String("jaeger", "", "also take traces from Jaeger: its URL, or NAMESPACE/SERVICE:PORT")
+	f.Duration("traces-range", time.Hour, "how far back traces go")
+	f.Int("traces-limit", 200, "most traces of one service")
 	f.StringArray("probe", nil, "HOST:PORT to try to connect to, with nc, from each --probe-from")
 	f.StringArray("probe-from", nil, "NAMESPACE/POD[/CONTAINER] to probe from")
 	f.StringArray("exec", nil, "NAMESPACE/POD[/CONTAINER]=COMMAND to run, whose output is kept")
@@ -161,6 +164,7 @@ func (a *app) captureBesides(o *capture.Options) error {
 	o.Prometheus, o.Alertmanager = a.config.GetString("prometheus"), a.config.GetString("alertmanager")
 	o.MetricsSelect = a.config.GetStringSlice("metrics-select")
 	o.MetricsRange, o.MetricsStep = a.config.GetDuration("metrics-range"), a.config.GetDuration("metrics-step")
+	o.Jaeger, o.TracesRange, o.TracesLimit = a.config.GetString("jaeger"), a.config.GetDuration("traces-range"), a.config.GetInt("traces-limit")
 	o.Probes = a.config.GetStringSlice("probe")
 	var errs []error
 	for _, from := range a.config.GetStringSlice("probe-from") {
