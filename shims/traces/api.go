@@ -219,7 +219,11 @@ func (a *api) search(req *http.Request) (envelope, error) {
 		return envelope{}, err
 	}
 	if len(ids) == 0 {
-		return a.answer(s.find(q), nil)
+		found, err := a.find(s, q)
+		if err != nil {
+			return envelope{}, err
+		}
+		return a.answer(found, nil)
 	}
 	var found []*trace
 	var missing []envelopeError
@@ -231,6 +235,15 @@ func (a *api) search(req *http.Request) (envelope, error) {
 		}
 	}
 	return a.answer(found, missing)
+}
+
+// find searches, unless the case says that the traces of the service weren't to be had:
+// those that others have of it aren't all.
+func (a *api) find(s *store, q query) ([]*trace, error) {
+	if why := a.fixture.WhyNot(tracesDir + q.service); why != "" {
+		return nil, refuse(http.StatusNotImplemented, "the traces of the service %s were not captured%s", q.service, why)
+	}
+	return s.find(q), nil
 }
 
 // errNoTrace is Jaeger's.

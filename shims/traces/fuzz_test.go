@@ -100,7 +100,7 @@ func TestBounds(t *testing.T) {
 	entry := `{"data":[{"traceID":"a","spans":[{"traceID":"a","spanID":"1","process":{"serviceName":"w"}}]}]}`
 	for want, s := range map[string]*store{
 		"more than 1000000 spans; capture fewer traces":      {byID: map[traceID]*trace{}, spans: maxSpans},
-		"more than 536870912 bytes of traces; capture fewer": {byID: map[traceID]*trace{}, text: maxText},
+		"more than 268435456 bytes of traces; capture fewer": {byID: map[traceID]*trace{}, text: maxText},
 	} {
 		if err := s.readTraces([]byte(entry)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want one that says: %s", err, want)

@@ -27,6 +27,9 @@ type store struct {
 	captured []Dependency
 	// documents of traces, of which a case may have none; spans and bytes that were read.
 	documents, spans, text int
+	// values are those that were read, each once: most repeat. It is nil once the store is sealed.
+	values map[string]json.RawMessage
+	names  map[string]string
 }
 
 // trace is one trace, put together of all documents.
@@ -47,7 +50,7 @@ type operation struct {
 }
 
 func newStore() *store {
-	return &store{byID: map[traceID]*trace{}, byService: map[string][]*trace{}, operations: map[string][]operation{}, last: math.MinInt64}
+	return &store{byID: map[traceID]*trace{}, byService: map[string][]*trace{}, operations: map[string][]operation{}, last: math.MinInt64, values: map[string]json.RawMessage{}, names: map[string]string{}}
 }
 
 // load reads all traces of a case. A case without any has an empty store.
@@ -128,6 +131,7 @@ func (s *store) add(entry *jsonTrace, size int) error {
 			}
 		}
 		span.ProcessID, span.Process, span.from = name, nil, t.Processes[name]
+		s.share(span)
 		t.Spans = append(t.Spans, span)
 	}
 	// An entry may have spans of one id: Jaeger keeps those of one kind.
@@ -141,6 +145,41 @@ func (s *store) add(entry *jsonTrace, size int) error {
 		}
 	}
 	return nil
+}
+
+// share lets a span have the texts that others have as well.
+func (s *store) share(span *span) {
+	span.OperationName, span.TraceID = s.name(span.OperationName), s.name(span.TraceID)
+	for i := range span.References {
+		ref := &span.References[i]
+		ref.RefType, ref.TraceID = s.name(ref.RefType), s.name(ref.TraceID)
+	}
+	s.shareTags(span.Tags)
+	for _, l := range span.Logs {
+		s.shareTags(l.Fields)
+	}
+}
+
+func (s *store) shareTags(tags []keyValue) {
+	for i := range tags {
+		kv := &tags[i]
+		kv.Key, kv.Type = s.name(kv.Key), s.name(kv.Type)
+		known, ok := s.values[string(kv.Value)]
+		if !ok {
+			known = kv.Value
+			s.values[string(kv.Value)] = known
+		}
+		kv.Value = known
+	}
+}
+
+func (s *store) name(text string) string {
+	known, ok := s.names[text]
+	if !ok {
+		known = text
+		s.names[text] = text
+	}
+	return known
 }
 
 // adopt adds a process, and says what it is called in the trace: as it is in its entry,
@@ -164,6 +203,7 @@ func (t *trace) adopt(name string, p *process) (string, error) {
 
 // seal orders everything.
 func (s *store) seal() {
+	s.values, s.names = nil, nil
 	all := make([]*trace, 0, len(s.byID))
 	operations := map[string]map[operation]bool{}
 	for _, t := range s.byID {

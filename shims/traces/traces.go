@@ -28,7 +28,7 @@ import (
 
 const (
 	// maxSpans bounds the spans of a case, and maxText the bytes of its documents of traces.
-	maxSpans, maxText = 1_000_000, 512 << 20
+	maxSpans, maxText = 1_000_000, 256 << 20
 	// maxAnswer bounds the captured text of one answer, and maxAnswers that of all that wait
 	// for slow clients, in bytes.
 	maxAnswer, maxAnswers = 64 << 20, 256 << 20

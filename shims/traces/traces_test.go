@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubecase/kubecase/fixtures"
 	"github.com/kubecase/kubecase/fixtures/clock"
+	"github.com/kubecase/kubecase/fixtures/fixturestest"
 	"github.com/kubecase/kubecase/shims/traces"
 )
 
@@ -161,6 +163,27 @@ func TestNotCaptured(t *testing.T) {
 	}
 	if w := ask(h, http.MethodGet, "/api/transform"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "there is no /api/transform") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestServiceNotCaptured: of a service that couldn't be asked for, no search is answered
+// with what others have of it.
+func TestServiceNotCaptured(t *testing.T) {
+	c := fixturestest.Case(t, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)},
+		Coverage: fixtures.Coverage{Besides: []fixtures.BesidesCoverage{{What: "traces/redis", Reason: "the server answered 500"}}}}, map[string]string{"traces/traces.json": testdata(t, "traces.json")})
+	h := http.StripPrefix("/jaeger", traces.New(traces.Options{}).Handler(c, clock.New(clock.Captured, captured, captured)))
+	w := ask(h, http.MethodGet, "/jaeger/api/traces?service=redis")
+	if want := `"errors":[{"code":501,"msg":"the traces of the service redis were not captured: the server answered 500"}]`; w.Code != http.StatusNotImplemented || !strings.Contains(w.Body.String(), want) {
+		t.Errorf("%d %s, want 501 %s", w.Code, w.Body, want)
+	}
+	w = ask(h, http.MethodGet, "/jaeger/api/v3/traces?query.service_name=redis&query.start_time_min=2026-12-01T00:00:00Z&query.start_time_max=2026-12-01T00:18:24Z")
+	if w.Code != http.StatusNotImplemented {
+		t.Errorf("%d %s, want 501", w.Code, w.Body)
+	}
+	for _, path := range []string{"/jaeger/api/traces?service=checkout", "/jaeger/api/traces/abc123", "/jaeger/api/services/a%20service%2Fwith%20%3F/operations"} {
+		if got := get(t, h, path); !strings.Contains(got, "redis") && !strings.Contains(got, `an operation \u0026 more`) {
+			t.Errorf("%s: %s", path, got)
+		}
 	}
 }
 

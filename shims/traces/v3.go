@@ -109,7 +109,11 @@ func (a *api) search3(values url.Values, _ string) (any, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	return a.answer3(s.find(q))
+	found, err := a.find(s, q)
+	if err != nil {
+		return nil, 0, err
+	}
+	return a.answer3(found)
 }
 
 // queryOf3 reads the parameters of a search. Tags can't be searched in this version.
