@@ -220,7 +220,7 @@ func clauseQuestions(c *evaluator.Clause) (out []question) {
 
 // trajectory is what was asked so far.
 func (r *replay) trajectory() (recorder.Trajectory, error) {
-	t, err := recorder.ReadTrajectory(r.log.Dir(), recorder.DeriveOptions{Episode: r.episode.ID, Captured: r.captured, Bodies: r.bodies}, nil)
+	t, err := recorder.ReadTrajectory(r.log.Dir(), recorder.DeriveOptions{Episode: r.episode.ID, Captured: r.captured, Bodies: r.bodies, Shims: shimMappers}, nil)
 	return t, err
 }
 

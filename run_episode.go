@@ -168,7 +168,7 @@ func (r *runner) investigate(ctx context.Context, p planned, e *runs.Episode) er
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	t, err := recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: r.bodies}, e.CapturedTime)
+	t, err := recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: r.bodies, Shims: shimMappers}, e.CapturedTime)
 	return errors.Join(err, recorder.SaveCalls(dir, &t, r.bodies), r.judge(ctx, c, p.of.Name, dir))
 }
 

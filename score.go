@@ -262,7 +262,7 @@ func scoreEpisode(ctx context.Context, folder *runs.Folder, bodies *recorder.Bod
 func loadTrajectory(dir string, bodies *recorder.Bodies, e runs.Episode) (*recorder.Trajectory, error) {
 	t, err := recorder.LoadCalls(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		t, err = recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: bodies}, e.CapturedTime)
+		t, err = recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: bodies, Shims: shimMappers}, e.CapturedTime)
 	}
 	if err != nil {
 		return nil, err

@@ -27,6 +27,8 @@ import (
 	"github.com/kubecase/kubecase/shims/alerts"
 	"github.com/kubecase/kubecase/shims/logs"
 	"github.com/kubecase/kubecase/shims/metrics"
+	"github.com/kubecase/kubecase/shims/source"
+	"github.com/kubecase/kubecase/shims/traces"
 )
 
 // service is something that a cluster has besides its API server, with an HTTP API of
@@ -38,11 +40,14 @@ type service struct {
 	variable string
 	// folder of a case that holds what it answers from.
 	folder string
-	// program is the name of its image, and of its Service where no pod was captured.
-	program string
+	// programs are the names of its images, and of its Service where no pod was captured;
+	// none for what no pod serves.
+	programs []string
 	// port is its usual one.
 	port    int32
 	handler func(*fixtures.Case, clock.Clock) http.Handler
+	// shift moves the times in its answers, for the record; nil: as those of all answers are.
+	shift func([]byte, time.Duration) []byte
 }
 
 // services are those of one process, which share what they read of a case.
@@ -50,9 +55,20 @@ type services []service
 
 func newServices(syntheticMetrics bool) services {
 	prometheus := metrics.New(metrics.Options{NoSynthetic: !syntheticMetrics})
+	jaeger := traces.New(traces.Options{Mesh: func(c *fixtures.Case, _ clock.Clock) ([]traces.Dependency, error) {
+		edges, err := prometheus.Mesh(c)
+		out := make([]traces.Dependency, len(edges))
+		for i, e := range edges {
+			out[i] = traces.Dependency{Parent: e.Source, Child: e.Destination, CallCount: e.Calls}
+		}
+		return out, err
+	}})
 	return services{
-		{prefix: "/prometheus", source: "prometheus", variable: "PROMETHEUS_URL", folder: "metrics/", program: "prometheus", port: 9090, handler: prometheus.Handler},
-		{prefix: "/alertmanager", source: "alerts", variable: "ALERTMANAGER_URL", folder: "alerts/", program: "alertmanager", port: 9093, handler: alerts.Handler},
+		{prefix: "/prometheus", source: "prometheus", variable: "PROMETHEUS_URL", folder: "metrics/", programs: []string{"prometheus"}, port: 9090, handler: prometheus.Handler},
+		{prefix: "/alertmanager", source: "alerts", variable: "ALERTMANAGER_URL", folder: "alerts/", programs: []string{"alertmanager"}, port: 9093, handler: alerts.Handler},
+		{prefix: "/jaeger", source: sourceOfTraces, variable: "JAEGER_URL", folder: "traces/", programs: []string{"jaeger", "jaeger-query", "all-in-one"}, port: 16686, handler: jaeger.Handler, shift: clock.ShiftTraces},
+		// Nothing in a source tree is moved.
+		{prefix: "/source", source: sourceOfSource, variable: "KUBECASE_SOURCE_URL", folder: "source/", handler: source.New().Handler, shift: func(text []byte, _ time.Duration) []byte { return text }},
 	}
 }
 
@@ -109,8 +125,8 @@ func (s service) isAt(c *fixtures.Case, kind, namespace, name, port string) bool
 			}
 		}
 	}
-	named := regexp.MustCompile(`^(.+-)?` + s.program + `(-server|-operated|-k8s|-main)?$`)
-	return !selected && named.MatchString(name) && (target.IntVal == s.port || of.Spec.Ports[i].Port == s.port)
+	named := regexp.MustCompile(`^(.+-)?(` + strings.Join(s.programs, "|") + `)(-server|-operated|-k8s|-main|-query)?$`)
+	return !selected && len(s.programs) > 0 && named.MatchString(name) && (target.IntVal == s.port || of.Spec.Ports[i].Port == s.port)
 }
 
 // listens reports whether a container of the service's image has the port.
@@ -118,7 +134,7 @@ func (s service) listens(pod *corev1.Pod, port string) bool {
 	for _, c := range pod.Spec.Containers {
 		repository, _, _ := strings.Cut(path.Base(c.Image), "@")
 		repository, _, _ = strings.Cut(repository, ":")
-		if repository != s.program {
+		if !slices.Contains(s.programs, repository) {
 			continue
 		}
 		if port == "" || port == strconv.Itoa(int(s.port)) && len(c.Ports) == 0 {
@@ -173,7 +189,7 @@ func (m *mount) open(s services, c *fixtures.Case, e *apiserver.Episode, log *re
 	for _, one := range s {
 		h := withToken(e.Token, one.handler(c, e.Clock))
 		if log != nil {
-			h = log.Handler(h, recorder.Source{Name: one.source})
+			h = log.Handler(h, recorder.Source{Name: one.source, Unshift: one.unshift(e.Clock)})
 		}
 		handlers[one.prefix] = http.StripPrefix(one.prefix, h)
 	}
@@ -187,6 +203,14 @@ func (m *mount) open(s services, c *fixtures.Case, e *apiserver.Episode, log *re
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.handlers = handlers
+}
+
+// unshift moves the times in the service's answers back to captured time; nil: as all answers' are.
+func (s service) unshift(k clock.Clock) func([]byte) []byte {
+	if s.shift == nil {
+		return nil
+	}
+	return func(text []byte) []byte { return s.shift(text, -k.Offset()) }
 }
 
 // ServeHTTP implements http.Handler.

@@ -62,7 +62,7 @@ const (
 // clientHabits are the programs that aren't API clients which decide query by query.
 var clientHabits = map[string]habit{
 	"curl": eachRequest, "Wget": eachRequest, "HTTPie": eachRequest, "xh": eachRequest,
-	"kubectl": wholeRun, "stern": wholeRun, "helm": wholeRun, "Helm": wholeRun, "kubetail": wholeRun,
+	"kubectl": wholeRun, "git": wholeRun, "stern": wholeRun, "helm": wholeRun, "Helm": wholeRun, "kubetail": wholeRun,
 }
 
 func (r *Request) habit() habit {
@@ -113,6 +113,12 @@ func (r *Request) isHousekeeping() bool {
 		// Handshakes and lists, or a use of which kubectl's requests tell.
 		return r.Annotations[KeyTool] == "" && r.Status() < 400
 	}
+	if r.client() == "git" && r.Source() != Kubernetes {
+		// A clone is its packs; what looks for them, or asks in vain for loose objects, is no
+		// call. A repository that isn't there is known by its refs.
+		missed := r.Status() >= 400 && r.Status() != 401 && strings.HasSuffix(r.path, gitRefs)
+		return !strings.HasSuffix(r.path, ".pack") && !missed
+	}
 	if r.Source() != Kubernetes {
 		return r.Annotations[KeyTool] == "" && shimHousekeeping(r.path)
 	}
@@ -125,6 +131,9 @@ func (r *Request) isHousekeeping() bool {
 	return r.ObjectRef.Resource == "leases" && r.ObjectRef.APIGroup == "coordination.k8s.io" &&
 		(strings.Contains(r.UserAgent, "leader-election") || strings.Contains(r.UserAgent, "leaderelection"))
 }
+
+// gitRefs is what git asks for first, of each repository.
+const gitRefs = "/info/refs"
 
 // shimHousekeeping are the questions with which Prometheus' and Alertmanager's
 // clients find out what they talk to.

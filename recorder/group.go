@@ -158,6 +158,11 @@ func (r *Request) clientKey() string {
 
 // continues reports that r belongs to the group's call.
 func (g *group) continues(r *Request) bool {
+	if g.habit == wholeRun && r.client() == "git" && strings.HasSuffix(r.path, gitRefs) {
+		// Another clone, unless it comes again with the credentials that it was asked for.
+		last := g.lastLike(r.signature())
+		return last != nil && last.Status() == 401
+	}
 	if g.habit == wholeRun {
 		return true
 	}

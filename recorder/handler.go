@@ -27,6 +27,8 @@ type Source struct {
 	Name string
 	// Prefix is cut off the paths of requests before they are recorded ("/e/4f3a").
 	Prefix string
+	// Unshift is Options.Unshift for what tells time in another form, or in none; nil: the options'.
+	Unshift func([]byte) []byte
 }
 
 // Kubernetes names the source whose requests are Kubernetes API requests.
@@ -56,7 +58,7 @@ func (l *Log) Handler(next http.Handler, source Source) http.Handler {
 			return
 		}
 		x := &Exchange{}
-		rec := &recording{ResponseWriter: w, log: l, exchange: x, request: r}
+		rec := &recording{ResponseWriter: w, log: l, source: source, exchange: x, request: r}
 		rec.event, rec.asked = l.begin(r, source)
 		if r.Body != nil && r.Body != http.NoBody {
 			rec.input = &input{ReadCloser: r.Body}
@@ -107,7 +109,7 @@ func (l *Log) begin(r *http.Request, source Source) (event auditv1.Event, asked 
 		}
 	}
 	var cut bool
-	if e.RequestURI, cut = capturedURI(escaped, r.URL.RawQuery, l.o.Unshift); cut {
+	if e.RequestURI, cut = capturedURI(escaped, r.URL.RawQuery, l.unshift(source, "")); cut {
 		a[KeyURITruncated] = "true"
 	}
 	e.Verb = strings.ToLower(bounded(r.Method, 32))

@@ -215,7 +215,7 @@ func (l *Log) endInterrupted(event auditv1.Event) error {
 	}
 	event.Annotations[KeyAborted] = "interrupted"
 	if body, err := readBounded(l.streamPath(string(event.AuditID))); err == nil {
-		if err := l.storeStream(&event, l.unpacked(&event, body)); err != nil {
+		if err := l.storeStream(&event, l.unpacked(Source{}, &event, body)); err != nil {
 			return err
 		}
 	}
@@ -312,7 +312,7 @@ func (l *Log) store(event *auditv1.Event, body []byte) (digest string, err error
 
 // unpacked is the plain body of a stream, in captured time. One that was aborted
 // lacks the end of its packing, which is no loss.
-func (l *Log) unpacked(event *auditv1.Event, body []byte) []byte {
+func (l *Log) unpacked(source Source, event *auditv1.Event, body []byte) []byte {
 	a := event.Annotations
 	if a[KeyContentEncoding] != "gzip" {
 		return body // in captured time already
@@ -321,7 +321,7 @@ func (l *Log) unpacked(event *auditv1.Event, body []byte) []byte {
 	if err != nil && !(a[KeyAborted] != "" && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF))) {
 		a[KeyTruncated] = "body"
 	}
-	return l.captured(a[KeyContentType], plain)
+	return l.captured(source, a[KeyContentType], plain)
 }
 
 func (l *Log) storeStream(event *auditv1.Event, body []byte) error {
@@ -334,8 +334,8 @@ func (l *Log) storeStream(event *auditv1.Event, body []byte) error {
 }
 
 // captured moves a body's times to captured time.
-func (l *Log) captured(contentType string, body []byte) []byte {
-	unshift := l.unshift(contentType)
+func (l *Log) captured(source Source, contentType string, body []byte) []byte {
+	unshift := l.unshift(source, contentType)
 	if unshift == nil || len(body) == 0 {
 		return body
 	}
@@ -343,7 +343,10 @@ func (l *Log) captured(contentType string, body []byte) []byte {
 }
 
 // unshift is what moves the times in bodies of a type; nil: nothing is moved.
-func (l *Log) unshift(contentType string) func([]byte) []byte {
+func (l *Log) unshift(source Source, contentType string) func([]byte) []byte {
+	if source.Unshift != nil {
+		return source.Unshift
+	}
 	if l.o.UnshiftText != nil && strings.HasPrefix(contentType, "text/plain") {
 		return l.o.UnshiftText
 	}

@@ -27,6 +27,7 @@ const pooledLimit = 1 << 20
 type recording struct {
 	http.ResponseWriter
 	log      *Log
+	source   Source
 	exchange *Exchange
 	request  *http.Request
 	input    *input
@@ -233,7 +234,7 @@ func (w *recording) FlushError() error {
 }
 
 func (w *recording) startStream() error {
-	s, err := w.log.newStream(string(w.event.AuditID), w.Header())
+	s, err := w.log.newStream(w.source, string(w.event.AuditID), w.Header())
 	if err != nil {
 		return err
 	}
@@ -429,9 +430,9 @@ func (w *recording) storeInput(e *auditv1.Event) {
 	}
 	// A request is evidence of nothing; that its body can't be stored fails no response.
 	if isForm(w.request.Header.Get("Content-Type")) {
-		body = []byte(capturedForm(pathOf(e.RequestURI), string(body), w.log.o.Unshift))
+		body = []byte(capturedForm(pathOf(e.RequestURI), string(body), w.log.unshift(w.source, "")))
 	} else {
-		body = w.log.captured("", body)
+		body = w.log.captured(w.source, "", body)
 	}
 	if digest, added, err := w.log.o.Bodies.Put(body); err == nil {
 		w.log.stored.Add(int64(added))
@@ -462,7 +463,7 @@ func (w *recording) storeBody(e *auditv1.Event, key any) error {
 		}
 		body = plain
 	}
-	body = w.log.captured(w.Header().Get("Content-Type"), body)
+	body = w.log.captured(w.source, w.Header().Get("Content-Type"), body)
 	if w.whole != nil {
 		e.Annotations[KeyTruncated] = "body"
 		e.Annotations[KeyWireDigest] = hex.EncodeToString(w.whole.Sum(nil))

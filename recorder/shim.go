@@ -83,9 +83,16 @@ var (
 	meshService = regexp.MustCompile(`(?:source|destination)_(?:workload|canonical_service|app|service_name)\s*=~?\s*"([a-z0-9][a-z0-9-]*)`)
 )
 
+// behindProxy are the paths of Jaeger's query API that tell who calls whom, when it is asked
+// through a proxy.
+var behindProxy = regexp.MustCompile(`^/(jaeger/)?api/(v3/)?(traces|dependencies)(/|$)`)
+
 // shim maps what Alertmanager and Prometheus are asked; path is the path at the shim.
 func (d *deriver) shim(a *answer, path string) []Use {
 	mapper := d.o.Shims[a.Source()]
+	if a.Source() == Kubernetes && behindProxy.MatchString(path) {
+		mapper = d.o.Shims["jaeger"]
+	}
 	alertsPath := strings.HasSuffix(path, "/api/v2/alerts") || strings.HasSuffix(path, "/api/v2/alerts/groups") || strings.HasSuffix(path, "/api/v1/alerts")
 	queryPath := strings.HasSuffix(path, "/api/v1/query") || strings.HasSuffix(path, "/api/v1/query_range")
 	if mapper == nil && !alertsPath && !queryPath {

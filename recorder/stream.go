@@ -19,9 +19,10 @@ const (
 // stream is the file of a response that is being sent: each piece is in it, in
 // captured time, before the client gets it.
 type stream struct {
-	log  *Log
-	path string
-	file *os.File
+	log    *Log
+	source Source
+	path   string
+	file   *os.File
 	// unshift moves timestamps; nil when none are moved, or the bytes are compressed.
 	unshift func([]byte) []byte
 	size    int64 // bytes in the file
@@ -29,15 +30,15 @@ type stream struct {
 	last    []byte
 }
 
-func (l *Log) newStream(id string, header http.Header) (*stream, error) {
+func (l *Log) newStream(source Source, id string, header http.Header) (*stream, error) {
 	path := l.streamPath(id)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("recorder: %w", err)
 	}
-	s := &stream{log: l, path: path, file: file}
+	s := &stream{log: l, source: source, path: path, file: file}
 	if header.Get("Content-Encoding") == "" {
-		s.unshift = l.unshift(header.Get("Content-Type"))
+		s.unshift = l.unshift(source, header.Get("Content-Type"))
 	}
 	return s, nil
 }
@@ -85,7 +86,7 @@ func (s *stream) finish(e *auditv1.Event) error {
 	if err != nil {
 		return fmt.Errorf("recorder: %w", err)
 	}
-	body = s.log.unpacked(e, body)
+	body = s.log.unpacked(s.source, e, body)
 	if s.over {
 		e.Annotations[KeyTruncated] = "body"
 	}

@@ -29,6 +29,8 @@ type FollowOptions struct {
 	Ended func(runs.Episode) string
 	// Now is the time; nil: the machine's.
 	Now func() time.Time
+	// Shims read the requests of other sources than Kubernetes; see recorder.DeriveOptions.
+	Shims map[string]recorder.ShimMapper
 }
 
 // Follower reads the folder of a run while it is written. It only reads: the run
@@ -175,7 +177,7 @@ func (f *Follower) read(ctx context.Context, e runs.Episode, state *following) (
 	t := recorder.Trajectory{Episode: e.ID, Captured: e.Captured}
 	if size > 0 {
 		// An error is a line that is being written; what came before it is here.
-		t, _ = recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: f.bodies}, e.CapturedTime)
+		t, _ = recorder.ReadTrajectory(dir, recorder.DeriveOptions{Episode: e.ID, Captured: e.Captured, Bodies: f.bodies, Shims: f.o.Shims}, e.CapturedTime)
 	}
 	live := &Live{ID: e.ID, Case: Plain(e.Case, nameBound), Attempt: e.Attempt}
 	quiet := e.CapturedTime(f.o.Now()).Add(-recorder.DefaultQuietGap)
