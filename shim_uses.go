@@ -144,9 +144,15 @@ func dependents(all []traces.Dependency) []string {
 	return names[:min(len(names), maxServices)]
 }
 
-// below are the dependencies that a service has, directly and through others.
+// below are the dependencies that a service has, directly and through others, after those of
+// its own callers.
 func below(all []traces.Dependency, root string) []traces.Dependency {
 	out := []traces.Dependency{}
+	for _, d := range all {
+		if d.Child == root {
+			out = append(out, d)
+		}
+	}
 	seen, next := map[string]bool{root: true}, []string{root}
 	for len(next) > 0 {
 		parent := next[0]
