@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,11 @@ const (
 	// toolTimeout and toolOutput bound one run of kubectl for a tool.
 	toolTimeout = 30 * time.Second
 	toolOutput  = 8 << 20
+	// kubectlThrough begins the name of the kubectl by which a tool is answered that is on
+	// record itself.
+	kubectlThrough = "kubectl-through-"
+	// throughVariable tells the built-in kubectl its name.
+	throughVariable = "KUBECASE_KUBECTL_NAME"
 )
 
 // diagnosticTools are the twelve tools of an episode: what kubectl prints is printed by the built-in
@@ -33,8 +39,17 @@ func (a *app) diagnosticTools(s *serving, c *fixtures.Case, e *apiserver.Episode
 	return tools.New(tools.Options{
 		Case: c, Clock: e.Clock,
 		Kubectl: func(ctx context.Context, args ...string) (tools.Printed, error) {
-			return a.kubectlForTool(ctx, kubeconfigs.Access{Server: s.url + e.Path(), Token: e.Token, CA: s.ca}, args)
+			name := "kubectl"
+			// What it asks for a tool that is on record itself is part of that use.
+			if x := recorder.FromContext(ctx); x.Annotation(recorder.KeyTool) != "" {
+				if name = x.Annotation(recorder.KeyThrough); name == "" {
+					name = kubectlThrough + rand.Text()
+					x.Annotate(recorder.KeyThrough, name)
+				}
+			}
+			return a.kubectlForTool(ctx, name, kubeconfigs.Access{Server: s.url + e.Path(), Token: e.Token, CA: s.ca}, args)
 		},
+		Dependencies: func() ([]tools.Call, error) { return s.services.dependencies(c, e.Clock) },
 		Record: func(ctx context.Context, tool string, arguments map[string]string) {
 			x := recorder.FromContext(ctx)
 			if x == nil {
@@ -56,7 +71,8 @@ func (a *app) diagnosticTools(s *serving, c *fixtures.Case, e *apiserver.Episode
 	})
 }
 
-func (a *app) kubectlForTool(ctx context.Context, access kubeconfigs.Access, args []string) (p tools.Printed, err error) {
+// kubectlForTool runs kubectl under a name, with which it says who asks.
+func (a *app) kubectlForTool(ctx context.Context, name string, access kubeconfigs.Access, args []string) (p tools.Printed, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return p, err
@@ -77,7 +93,7 @@ func (a *app) kubectlForTool(ctx context.Context, access kubeconfigs.Access, arg
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), args...)
-	command.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + home, "TZ=UTC", "PATH=" + os.Getenv("PATH")}
+	command.Env = []string{throughVariable + "=" + name, "KUBECONFIG=" + kubeconfig, "HOME=" + home, "TZ=UTC", "PATH=" + os.Getenv("PATH")}
 	command.Dir = home
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr

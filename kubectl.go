@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -59,6 +60,9 @@ func (a *app) kubectl(args []string) int {
 		return exitUsage
 	}
 	stampKubectl()
+	if name, ok := a.lookup(throughVariable); ok && strings.HasPrefix(name, "kubectl") {
+		os.Args[0] = name // client-go takes the user agent's name from it
+	}
 	streams := genericiooptions.IOStreams{In: a.in, Out: a.out, ErrOut: a.err}
 	command := kubectlcmd.NewDefaultKubectlCommandWithArgs(kubectlcmd.KubectlOptions{
 		PluginHandler: kubectlcmd.NewDefaultPluginHandler([]string{"kubectl"}),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,6 +19,11 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/script: what a person types, and what comes back.
 // 'make update-golden' rewrites what is expected.
 func TestScripts(t *testing.T) {
+	// A case with what the shipped ones lack: traces, source, commands of nodes.
+	incident, err := filepath.Abs("testdata/incident")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
 		UpdateScripts: *update,
@@ -25,6 +31,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TZ", "UTC")
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("SHELL", "/bin/sh")
+			env.Setenv("INCIDENT", incident)
 			env.Values[valuesKey{}] = map[any]any{}
 			return nil
 		},

@@ -28,6 +28,7 @@ import (
 	"github.com/kubecase/kubecase/shims/logs"
 	"github.com/kubecase/kubecase/shims/metrics"
 	"github.com/kubecase/kubecase/shims/source"
+	"github.com/kubecase/kubecase/shims/tools"
 	"github.com/kubecase/kubecase/shims/traces"
 )
 
@@ -46,6 +47,8 @@ type service struct {
 	// port is its usual one.
 	port    int32
 	handler func(*fixtures.Case, clock.Clock) http.Handler
+	// dependencies are who calls whom, where the service knows it; nil for others.
+	dependencies func(*fixtures.Case, clock.Clock) ([]traces.Dependency, error)
 	// shift moves the times in its answers, for the record; nil: as those of all answers are.
 	shift func([]byte, time.Duration) []byte
 }
@@ -66,7 +69,7 @@ func newServices(syntheticMetrics bool) services {
 	return services{
 		{prefix: "/prometheus", source: "prometheus", variable: "PROMETHEUS_URL", folder: "metrics/", programs: []string{"prometheus"}, port: 9090, handler: prometheus.Handler},
 		{prefix: "/alertmanager", source: "alerts", variable: "ALERTMANAGER_URL", folder: "alerts/", programs: []string{"alertmanager"}, port: 9093, handler: alerts.Handler},
-		{prefix: "/jaeger", source: sourceOfTraces, variable: "JAEGER_URL", folder: "traces/", programs: []string{"jaeger", "jaeger-query", "all-in-one"}, port: 16686, handler: jaeger.Handler, shift: clock.ShiftTraces},
+		{prefix: "/jaeger", source: sourceOfTraces, variable: "JAEGER_URL", folder: "traces/", programs: []string{"jaeger", "jaeger-query", "all-in-one"}, port: 16686, handler: jaeger.Handler, dependencies: jaeger.Dependencies, shift: clock.ShiftTraces},
 		// Nothing in a source tree is moved.
 		{prefix: "/source", source: sourceOfSource, variable: "KUBECASE_SOURCE_URL", folder: "source/", handler: source.New().Handler, shift: func(text []byte, _ time.Duration) []byte { return text }},
 	}
@@ -76,6 +79,24 @@ func newServices(syntheticMetrics bool) services {
 func (s services) newAPI(done <-chan struct{}) *apiserver.Server {
 	connect := connections{site: s.site}
 	return apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connect, Debug: connect, Done: done, Observer: observer{}})
+}
+
+// dependencies are who calls whom in a case, as the tools take it.
+func (s services) dependencies(c *fixtures.Case, k clock.Clock) ([]tools.Call, error) {
+	var out []tools.Call
+	for _, one := range s {
+		if one.dependencies == nil {
+			continue
+		}
+		found, err := one.dependencies(c, k)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range found {
+			out = append(out, tools.Call{From: d.Parent, To: d.Child})
+		}
+	}
+	return out, nil
 }
 
 // captured reports whether a case has anything that the service answers from.

@@ -110,7 +110,7 @@ func (a *app) newWatcher(folder *runs.Folder) (*watcher, error) {
 	}
 	w := &watcher{app: a, folder: folder, lines: report.NewLines(a.out, a.coloured(a.out))}
 	w.follower, err = report.Follow(report.FollowOptions{
-		Shims: shimMappers,
+		Shims:  shimMappers,
 		Folder: folder, Ended: outcomeText,
 		Score: func(ctx context.Context, of *evaluator.Evaluator, e runs.Episode) (*evaluator.Score, *recorder.Trajectory, error) {
 			score, err := scoreEpisode(ctx, folder, bodies, of, e, systems[e.Case])

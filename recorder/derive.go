@@ -77,9 +77,19 @@ func (d *deriver) derive(requests []Request) Trajectory {
 			requests[i].parse()
 		}
 	}
-	// What goes with a tool's use is no call: neither its protocol's handshake nor the
-	// request whose use kubectl's requests tell of.
-	if aroundTool := func(r Request) bool { return r.Source() == Tools && r.isHousekeeping() }; slices.ContainsFunc(requests, aroundTool) {
+	through := map[string]bool{}
+	for i := range requests {
+		if name := requests[i].Annotations[KeyThrough]; name != "" && requests[i].Source() == Tools {
+			through[name] = true
+		}
+	}
+	// What goes with a tool's use is no call: neither its protocol's handshake, nor the
+	// request whose use kubectl's requests tell of, nor the requests by which it was answered.
+	aroundTool := func(r Request) bool {
+		name, _, _ := strings.Cut(r.UserAgent, "/")
+		return r.Source() == Tools && r.isHousekeeping() || through[name]
+	}
+	if slices.ContainsFunc(requests, aroundTool) {
 		requests = slices.DeleteFunc(slices.Clone(requests), aroundTool)
 	}
 	groups := groupRequests(requests, d.o.QuietGap)

@@ -58,6 +58,9 @@ const (
 	// KeyOutput and KeyExitCode are what a command in a container printed and how it ended.
 	KeyOutput   = "kubecase/output"
 	KeyExitCode = "kubecase/exit-code"
+	// KeyThrough is the name, as it begins their user agent, of the clients by which a shim
+	// answered: their requests are part of the use that KeyTool tells of.
+	KeyThrough = "kubecase/through"
 	// KeyNotCaptured is "true" for a command in a container of which the case doesn't say what
 	// it comes to.
 	KeyNotCaptured = "kubecase/not-captured"

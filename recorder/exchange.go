@@ -70,6 +70,16 @@ func (x *Exchange) Annotate(key, value string) {
 	x.annotations[bounded(key, headerLimit)] = bounded(value, annotationLimit)
 }
 
+// Annotation is what Annotate put down under a key; empty for nothing.
+func (x *Exchange) Annotation(key string) string {
+	if x == nil {
+		return ""
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.annotations[key]
+}
+
 // SetUser says who was authenticated, and as whom they act if they impersonate.
 func (x *Exchange) SetUser(user authnv1.UserInfo, impersonated *authnv1.UserInfo) {
 	if x == nil {

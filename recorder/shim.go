@@ -31,8 +31,17 @@ func (d *deriver) told(a *answer, tool Tool) []Use {
 	} else if tool == GetAlerts {
 		u.Response.Alerts = alerts(body)
 	}
-	if result, ok := toolResult(body); ok {
+	if result, failed, ok := toolResult(body); ok {
 		u.Response.Text = result
+		if failed {
+			u.Class, u.Response.Message = Failed, bounded(result, headerLimit)
+			if strings.HasPrefix(result, "UnsupportedQuery") {
+				u.Class = Unsupported
+			}
+		}
+		if u.Class == Delivered {
+			u.read(result)
+		}
 		if tool == GetRecentLogs || tool == GetErrorLogs {
 			u.Response.Lines = logLines(result, false)
 		}
@@ -43,29 +52,31 @@ func (d *deriver) told(a *answer, tool Tool) []Use {
 	return []Use{u}
 }
 
-// toolResult is the text in the answer of a diagnostic tool, over HTTP or MCP.
-func toolResult(body []byte) (string, bool) {
+// toolResult is the text in the answer of a diagnostic tool, over HTTP or MCP. MCP tells in
+// the answer that a use failed.
+func toolResult(body []byte) (text string, failed, ok bool) {
 	var answer struct {
 		Result json.RawMessage `json:"result"`
 	}
 	var plain string
 	var called struct {
+		IsError bool `json:"isError"`
 		Content []struct {
 			Text string `json:"text"`
 		} `json:"content"`
 	}
 	switch {
 	case json.Unmarshal(body, &answer) != nil || len(answer.Result) == 0:
-		return "", false
+		return "", false, false
 	case json.Unmarshal(answer.Result, &plain) == nil:
-		return plain, true
+		return plain, false, true
 	case json.Unmarshal(answer.Result, &called) != nil || len(called.Content) == 0:
-		return "", false
+		return "", false, false
 	}
 	for _, part := range called.Content {
 		plain += part.Text
 	}
-	return plain, true
+	return plain, called.IsError, true
 }
 
 func (d *deriver) bodies(a *answer) (requestBody, body []byte) {

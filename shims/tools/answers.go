@@ -1,11 +1,13 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -85,15 +87,67 @@ func describeResource(ctx context.Context, s *Server, a arguments) (string, erro
 	return s.kubectl(ctx, args...)
 }
 
-// captured answers with what a tool answered when it was captured.
-func captured(tool string) func(context.Context, *Server, arguments) (string, error) {
-	return func(_ context.Context, s *Server, a arguments) (string, error) {
-		text, found, err := s.captured(tool, a)
-		if err == nil && !found {
-			err = unsupported("what %s answers was not captured%s", tool, s.o.Case.WhyNot("tools"))
-		}
+// maxTree bounds the lines of a tree of calls.
+const maxTree = 2000
+
+// getServiceDependencies draws who calls a service and whom it calls, as the data set's tool does.
+func getServiceDependencies(_ context.Context, s *Server, a arguments) (string, error) {
+	text, found, err := s.captured("GetServiceDependencies", a)
+	if found || err != nil {
 		return text, err
 	}
+	var calls []Call
+	if s.o.Dependencies != nil {
+		if calls, err = s.o.Dependencies(); err != nil {
+			return "", err
+		}
+	}
+	if len(calls) == 0 {
+		return "", unsupported("who calls whom was not captured%s", s.o.Case.WhyNot("tools", "traces"))
+	}
+	service := a["service_name"]
+	downstream := map[string][]string{}
+	var callers []string
+	known := false
+	for _, c := range calls {
+		known = known || c.From == service || c.To == service
+		if !slices.Contains(downstream[c.From], c.To) {
+			downstream[c.From] = append(downstream[c.From], c.To)
+		}
+		if c.To == service && !slices.Contains(callers, c.From) {
+			callers = append(callers, c.From)
+		}
+	}
+	if !known {
+		return "", unsupported("no call of %q was captured; there are calls of: %s", service, strings.Join(slices.Sorted(maps.Keys(downstream)), ", "))
+	}
+	out := []string{"[Service]: " + service, "[Upstream (Called By)]: " + cmp.Or(strings.Join(callers, ", "), "(None)"), "[Downstream (Calls)]:"}
+	if len(downstream[service]) == 0 {
+		return strings.Join(append(out, "(None - Leaf Service)"), "\n"), nil
+	}
+	out = append(out, service)
+	// A service that calls itself through others is drawn once on each way.
+	var draw func(name, indent string, way []string)
+	draw = func(name, indent string, way []string) {
+		for i, next := range downstream[name] {
+			branch, below := "├── ", "│   "
+			if i == len(downstream[name])-1 {
+				branch, below = "└── ", "    "
+			}
+			if len(out) >= maxTree {
+				return
+			}
+			out = append(out, indent+branch+next)
+			if !slices.Contains(way, next) {
+				draw(next, indent+below, append(slices.Clone(way), next))
+			}
+		}
+	}
+	draw(service, "", []string{service})
+	if len(out) >= maxTree {
+		out = append(out, fmt.Sprintf("(more than %d lines)", maxTree))
+	}
+	return strings.Join(out, "\n"), nil
 }
 
 // captured finds a tool's captured answer to these arguments, its text moved into the time

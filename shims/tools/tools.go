@@ -30,10 +30,16 @@ type Options struct {
 	Clock clock.Clock
 	// Kubectl runs kubectl against the case as the episode's subject.
 	Kubectl func(ctx context.Context, args ...string) (Printed, error)
+	// Dependencies are the calls between services that traces or a mesh's metrics tell of, for
+	// a case that has no answers of GetServiceDependencies itself; nil: there are none.
+	Dependencies func() ([]Call, error)
 	// Record is told, before the answer, which tool ("T6") was used with which canonical
 	// arguments; nil: nobody is. Uses that kubectl's own requests tell of aren't reported.
 	Record func(ctx context.Context, tool string, arguments map[string]string)
 }
+
+// Call is that one service calls another.
+type Call struct{ From, To string }
 
 // Server answers for one episode.
 type Server struct{ o Options }
@@ -92,7 +98,7 @@ var Tools = []Tool{
 		resourceType, {Name: "name", Description: "the object", Type: "string", Required: true}, namespace,
 	}},
 	{Number: "T3", Name: "GetAppYAML", Description: "The configuration of an app: the manifests that were applied, or else the objects.", answer: getAppYAML, Arguments: []Argument{appName, namespace}},
-	{Number: "T4", Name: "GetServiceDependencies", Description: "Who calls a service, and whom it calls.", answer: captured("GetServiceDependencies"), Arguments: []Argument{serviceName}},
+	{Number: "T4", Name: "GetServiceDependencies", Description: "Who calls a service, and whom it calls.", answer: getServiceDependencies, Arguments: []Argument{serviceName}},
 	{Number: "T5", Name: "GetRecentLogs", Description: "The last lines of a service's logs.", throughKubectl: true, answer: getRecentLogs, Arguments: []Argument{
 		serviceName, namespace, {Name: "lines", Description: "how many; 50", Type: "integer"},
 	}},

@@ -3,6 +3,7 @@ package tools_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -85,7 +86,7 @@ func TestCalls(t *testing.T) {
 		{"GetAppYAML", `{"app_name":"none"}`, 501, `the case has no workload and no service "none"`, "T3 map[service:none]"},
 		{"GetServiceDependencies", `{"service":"cart"}`, 200, "[Service]: cart", "T4 map[service:cart]"},
 		{"GetServiceDependencies", `{"service_name":"json"}`, 200, "{\n", "T4 map[service:json]"},
-		{"GetServiceDependencies", `{"service_name":"other"}`, 501, "what GetServiceDependencies answers was not captured", "T4 map[service:other]"},
+		{"GetServiceDependencies", `{"service_name":"other"}`, 501, "who calls whom was not captured", "T4 map[service:other]"},
 		{"GetRecentLogs", `{"service_name":"cart","lines":5}`, 200, "logs -n shop --tail 5 deployment/cart\n", ""},
 		{"CheckConnectivity", `{"svc_name":"cart","namespace":"shop","port":80}`, 200, "cart (10.1.0.7:80) open\nConnection Succeeded", "T6 map[namespace:shop port:80 service:cart]"},
 		{"CheckServiceConnectivity", `{"service_name":"redis","port":"6379"}`, 200,
@@ -216,4 +217,26 @@ func FuzzCall(f *testing.F) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	})
+}
+
+// TestDependencies draws who calls whom where only the calls are known.
+func TestDependencies(t *testing.T) {
+	calls := []tools.Call{{From: "web", To: "cart"}, {From: "web", To: "ads"}, {From: "cart", To: "redis"}, {From: "cart", To: "web"}, {From: "api", To: "cart"}}
+	s := tools.New(tools.Options{
+		Case:         fixturestest.Case(t, &fixtures.Manifest{Name: "a-case", Capture: fixtures.Capture{Time: metav1.NewTime(captured)}}, nil),
+		Dependencies: func() ([]tools.Call, error) { return calls, nil },
+	})
+	for service, want := range map[string]string{
+		"web":   "[Service]: web\n[Upstream (Called By)]: cart\n[Downstream (Calls)]:\nweb\n├── cart\n│   ├── redis\n│   └── web\n└── ads",
+		"redis": "[Service]: redis\n[Upstream (Called By)]: cart\n[Downstream (Calls)]:\n(None - Leaf Service)",
+		"cart":  "[Service]: cart\n[Upstream (Called By)]: web, api\n[Downstream (Calls)]:\ncart\n├── redis\n└── web\n    ├── cart\n    └── ads",
+	} {
+		got, err := s.Call(t.Context(), tools.Find("T4"), map[string]any{"service_name": service})
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got)\n%s", service, err, diff)
+		}
+	}
+	if _, err := s.Call(t.Context(), tools.Find("T4"), map[string]any{"service_name": "mail"}); !errors.Is(err, tools.ErrUnsupported) || !strings.Contains(err.Error(), `no call of "mail" was captured; there are calls of: api, cart, web`) {
+		t.Errorf("a service that nobody calls: %v", err)
+	}
 }

@@ -344,6 +344,21 @@ func (a *api) allDependencies(from, to time.Time) ([]Dependency, error) {
 	return nil, refuse(http.StatusNotImplemented, "the dependencies of Jaeger were not captured%s", a.fixture.WhyNot("traces"))
 }
 
+// Dependencies are those of a case: what Jaeger answers for all the time before the capture; none
+// where the case has neither traces nor a mesh's metrics.
+func (s *Shim) Dependencies(c *fixtures.Case, k clock.Clock) ([]Dependency, error) {
+	a := &api{shim: s, fixture: c, clock: k}
+	asOf, err := a.asOf()
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.allDependencies(time.Time{}, asOf)
+	if codeOf(err) == http.StatusNotImplemented {
+		return nil, nil
+	}
+	return summed(found, ""), err
+}
+
 // asOf is the last instant of which anything is known, in captured time: that of the
 // capture, or just after the last span that was captured while the capture went on.
 func (a *api) asOf() (time.Time, error) {
