@@ -31,7 +31,7 @@ clients: ## install other clients (Debian, npm, Go modules) and run them; slow t
 	test -x $(CLIENTS)/helm || GOBIN=$(CLIENTS) $(GO) install helm.sh/helm/v3/cmd/helm@v3.22.0
 	test -x $(CLIENTS)/k9s || GOBIN=$(CLIENTS) $(GO) install github.com/derailed/k9s@v0.50.16
 	dpkg -s tmux >/dev/null 2>&1 || apt-get install -y tmux
-	KUBECASE_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run 'TestLibraries|TestMCPServer|TestStern|TestHelm|TestK9s|TestRecordedLibraries' -v ./conformance/
+	KUBECASE_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run 'TestLibraries|TestMCPServer|TestInsideContainers|TestStern|TestHelm|TestK9s|TestRecordedLibraries' -v ./conformance/
 
 update-conformance: ## rewrite conformance/known-misses.tsv, keeping the causes
 	KUBECASE_UPDATE=1 $(GO) test -count=1 -timeout 30m -run 'TestExchanges|TestTranscripts' ./conformance/

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,10 +32,14 @@ func clientsDir(t *testing.T) string {
 // returns what it printed.
 func runClient(t *testing.T, dir string, extra []string, argv ...string) string {
 	t.Helper()
-	server := startCase(t, clockCaptured, kubeletCase)
+	return runClientOf(t, startCase(t, clockCaptured, kubeletCase).Subjects["viewer"].Kubeconfig, dir, extra, argv...)
+}
+
+func runClientOf(t *testing.T, kubeconfig, dir string, extra []string, argv ...string) string {
+	t.Helper()
 	command := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	command.Dir = dir
-	command.Env = append(append(os.Environ(), "KUBECONFIG="+server.Subjects["viewer"].Kubeconfig, "HOME="+t.TempDir(), "TZ=UTC"), extra...)
+	command.Env = append(append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+t.TempDir(), "TZ=UTC"), extra...)
 	errs := &strings.Builder{}
 	command.Stderr = errs
 	out, err := command.Output()
@@ -130,6 +135,72 @@ func TestMCPServer(t *testing.T) {
 	}
 	if lines := strings.Count(strings.TrimSpace(answers["log"].Text), "\n") + 1; lines != 2 {
 		t.Errorf("a tail of 2 has %d lines", lines)
+	}
+}
+
+// TestInsideContainers: executing commands, logs and usage through clients in other languages.
+func TestInsideContainers(t *testing.T) {
+	dir := clientsDir(t)
+	kubeconfig := startCase(t, clockCaptured, "shop-evening").Subjects["admin"].Kubeconfig
+	type ran struct {
+		Stdout, Stderr, Status string
+		Code                   int
+	}
+	var node struct {
+		Open, Unknown, Piped ran
+		Log                  string
+	}
+	c, err := cases.Open("shop-evening")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	frontend := ""
+	for _, o := range c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Objects {
+		if o.Labels["app"] == "frontend" {
+			frontend = o.Name
+		}
+	}
+	if err := json.Unmarshal([]byte(runClientOf(t, kubeconfig, dir, []string{"POD=" + frontend}, "node", filepath.Join(dir, "exec.mjs"))), &node); err != nil {
+		t.Fatal(err)
+	}
+	const open = "Connection to redis.shop (10.245.2.15) 6379 port [tcp/*] succeeded!\n"
+	if diff := cmp.Diff(ran{Stderr: open, Status: "Success"}, node.Open); diff != "" {
+		t.Errorf("an open port (-want +node)\n%s", diff)
+	}
+	if node.Unknown.Status != "Failure" || node.Unknown.Code != 126 || !strings.HasPrefix(node.Unknown.Stderr, "kubecase: not captured: ") {
+		t.Errorf("a port that wasn't tried: %+v", node.Unknown)
+	}
+	if want := "search shop.svc.cluster.local svc.cluster.local cluster.local\n"; node.Piped.Stdout != want || node.Piped.Status != "Success" {
+		t.Errorf("a script: %+v, want %q", node.Piped, want)
+	}
+	captured, err := c.OpenLog(c.Log("shop", frontend, "frontend", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(captured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.SplitAfter(string(text), "\n"); node.Log != strings.Join(lines[len(lines)-3:], "") {
+		t.Errorf("the log's last two lines are %q, want %q", node.Log, lines[len(lines)-3:])
+	}
+
+	answers := map[string]struct {
+		Error bool
+		Text  string
+	}{}
+	out := runClientOf(t, kubeconfig, dir, []string{"POD=toolbox", "COMMAND=nc -zv redis.shop 6379"}, "node", filepath.Join(dir, "mcp.mjs"))
+	if err := json.Unmarshal([]byte(out), &answers); err != nil {
+		t.Fatal(err)
+	}
+	for call, holds := range map[string]string{"exec": strings.TrimSpace(open), "top": "toolbox", "pod": "toolbox"} {
+		if a := answers[call]; a.Error || !strings.Contains(a.Text, holds) {
+			t.Errorf("%s: error %v, lacks %q:\n%.500s", call, a.Error, holds, a.Text)
+		}
+	}
+	if a := answers["log"]; a.Error {
+		t.Errorf("log: %s", a.Text)
 	}
 }
 

@@ -3,7 +3,9 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
-const server = spawn('npx', ['--no-install', 'kubernetes-mcp-server', '--kubeconfig', process.env.KUBECONFIG, '--read-only'], { stdio: ['pipe', 'pipe', 'inherit'] });
+// Read-only it has no tool that executes commands.
+const rights = process.env.COMMAND ? [] : ['--read-only'];
+const server = spawn('npx', ['--no-install', 'kubernetes-mcp-server', '--kubeconfig', process.env.KUBECONFIG, ...rights], { stdio: ['pipe', 'pipe', 'inherit'] });
 const waiting = new Map();
 createInterface({ input: server.stdout }).on('line', (line) => {
   const message = JSON.parse(line);
@@ -28,5 +30,9 @@ const out = {
   events: await tool('events_list', { namespace: 'shop' }),
   deployments: await tool('resources_list', { apiVersion: 'apps/v1', kind: 'Deployment', namespace: 'shop' }),
 };
+if (process.env.COMMAND) {
+  out.exec = await tool('pods_exec', { namespace: 'shop', name, command: process.env.COMMAND.split(' ') });
+  out.top = await tool('pods_top', { namespace: 'shop', all_namespaces: false });
+}
 console.log(JSON.stringify(out));
 server.kill();
