@@ -21,8 +21,18 @@ import (
 	"github.com/kubecase/kubecase/fixtures"
 )
 
-// monitored is a case with a Prometheus and an Alertmanager in the cluster.
+// monitored is a case with a Prometheus in the cluster.
 func monitored(t *testing.T) *fixtures.Case {
+	t.Helper()
+	c, err := fixtures.Open(monitoredFolder(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func monitoredFolder(t *testing.T) string {
 	t.Helper()
 	captured := time.Date(2026, 12, 1, 0, 18, 24, 0, time.UTC)
 	dir := filepath.Join(t.TempDir(), "case")
@@ -32,7 +42,7 @@ func monitored(t *testing.T) *fixtures.Case {
 	}
 	for resource, list := range map[string]string{
 		"pods": `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[
-{"metadata":{"name":"prometheus-0","namespace":"monitoring","labels":{"app":"prometheus"}},"spec":{"nodeName":"n","containers":[
+{"metadata":{"name":"prometheus-0","namespace":"monitoring","labels":{"app":"prometheus"}},"status":{"phase":"Running"},"spec":{"nodeName":"n","containers":[
  {"name":"prometheus","image":"quay.io/prometheus/prometheus:v3.5.0","ports":[{"name":"web","containerPort":9090}]},
  {"name":"reloader","image":"quay.io/prometheus-operator/prometheus-config-reloader:v0.80.0","ports":[{"name":"reloader-web","containerPort":8080}]}]}},
 {"metadata":{"name":"exporter","namespace":"monitoring","labels":{"app":"exporter"}},"spec":{"nodeName":"n","containers":[{"name":"e","image":"prom/node-exporter:v1","ports":[{"containerPort":9090}]}]}}]}`,
@@ -60,12 +70,7 @@ func monitored(t *testing.T) *fixtures.Case {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := fixtures.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return dir
 }
 
 // TestSite: Prometheus answers behind what leads to a container of its image.
