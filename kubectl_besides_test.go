@@ -8,30 +8,33 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kubecase/kubecase/fixtures/clock"
 )
 
-// installedKubectls are the versions that are installed beside the first kubectl of the search
-// path; KUBECASE_KUBECTLS names others.
+// installedKubectls are the versions that are installed beside a kubectl of the search path;
+// KUBECASE_KUBECTLS names others.
 func installedKubectls() []string {
 	if list := os.Getenv("KUBECASE_KUBECTLS"); list != "" {
 		return filepath.SplitList(list)
 	}
-	first, err := exec.LookPath("kubectl")
-	if err != nil {
-		return nil
+	var out []string
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		// Tests have a folder with programs of their own in the path.
+		found, err := filepath.EvalSymlinks(filepath.Join(dir, "kubectl"))
+		if err != nil {
+			continue
+		}
+		others, err := filepath.Glob(filepath.Join(filepath.Dir(found), "kubectl.[0-9]*.[0-9]*"))
+		if err == nil {
+			out = append(out, others...)
+		}
 	}
-	if first, err = filepath.EvalSymlinks(first); err != nil {
-		return nil
-	}
-	others, err := filepath.Glob(filepath.Join(filepath.Dir(first), "kubectl.[0-9]*.[0-9]*"))
-	if err != nil || len(others) == 0 {
-		return []string{first}
-	}
-	return others
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 var forwarding = regexp.MustCompile(`Forwarding from 127\.0\.0\.1:(\d+)`)
