@@ -20,12 +20,26 @@ func (a *app) newMCP() *cobra.Command {
 		Long: `Speak the Model Context Protocol on standard input and output: a client that starts
 its servers as programs gets the twelve diagnostic tools of a case. Without a CASE
 they are those of the episode in which this runs, at KUBECASE_MCP_URL, so that
-their use is on its record.`,
+their use is on its record.
+
+--interface aiopslab offers the actions of AIOpsLab's agents instead, inside an episode:
+see 'kubecase aiopslab --help'.`,
 		Example:           "  kubecase mcp shop-outage\n  kubecase run shop-outage -- my-agent --mcp-server 'kubecase mcp'",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeCases,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch of := a.config.GetString("interface"); {
+			case of == "aiopslab" && len(args) > 0:
+				return usagef("--interface aiopslab takes no CASE: it is for an agent inside 'kubecase run'")
+			case of == "aiopslab":
+				lab, err := a.aiopslab()
+				if err != nil {
+					return err
+				}
+				return a.runMCP(cmd.Context(), lab.MCP())
+			case of != "tools":
+				return usagef("--interface %q is unknown: use tools or aiopslab", of)
+			case len(args) == 0:
 				return a.bridgeMCP(cmd.Context())
 			}
 			o, err := a.servingOptions()
@@ -42,6 +56,8 @@ their use is on its record.`,
 		},
 	}
 	addServingFlags(c, 0)
+	c.Flags().String("interface", "tools", "what is offered: tools (the twelve), aiopslab")
+	_ = c.RegisterFlagCompletionFunc("interface", cobra.FixedCompletions([]string{"tools", "aiopslab"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -127,7 +127,7 @@ KUBECASE_PORT) or in a file (--config), in this order.`,
 		commands  []*cobra.Command
 	}{
 		{"investigate", "Investigate a case:", []*cobra.Command{a.newServe(), a.newShell(), a.newKubectl(), a.newMCP(), a.newCases()}},
-		{"evaluate", "Evaluate agents:", []*cobra.Command{a.newRun(), a.newScore(), a.newWatch(), a.newSandbox(), a.newSubmit()}},
+		{"evaluate", "Evaluate agents:", []*cobra.Command{a.newRun(), a.newScore(), a.newWatch(), a.newSandbox(), a.newSubmit(), a.newAIOpsLab()}},
 		{"author", "Make cases:", []*cobra.Command{a.newCapture(), a.newImport(), a.newExport(), a.newFidelity(), a.newValidate(), a.newGraph(), a.newExplainClause(), a.newSchema()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

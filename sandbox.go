@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// sandboxVariable is set for what runs in a sandbox.
+const sandboxVariable = "KUBECASE_SANDBOX"
+
 // sandboxed are the folders of the system that a program needs to run; what isn't
 // there is left out.
 var sandboxed = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/localtime", "/etc/hosts", "/etc/resolv.conf", "/etc/python3", "/etc/python3.11"}
@@ -81,6 +84,7 @@ func (a *app) sandboxArgs(argv, read []string) ([]string, error) {
 	args := []string{
 		"--die-with-parent", "--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--new-session",
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--hostname", "agent",
+		"--setenv", sandboxVariable, "1",
 	}
 	for _, dir := range sandboxed {
 		if target, err := os.Readlink(dir); err == nil && !filepath.IsAbs(target) {
@@ -118,10 +122,6 @@ func (a *app) sandboxArgs(argv, read []string) ([]string, error) {
 		}
 		args = append(args, "--ro-bind", absolute, absolute)
 	}
-	args = append(args, "--bind", home, home)
-	work := filepath.Join(home, "work")
-	if info, err := os.Stat(work); err != nil || !info.IsDir() {
-		work = home
-	}
-	return append(append(args, "--chdir", work, "--"), argv...), nil
+	args = append(args, "--bind", home, home, "--chdir", agentFolder(home), "--")
+	return append(args, argv...), nil
 }
