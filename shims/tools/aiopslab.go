@@ -278,6 +278,9 @@ func getLogs(ctx context.Context, l *AIOpsLab, a map[string]any) (string, error)
 	}
 	for _, label := range serviceLabels {
 		p, err := l.o.Kubectl(ctx, "logs", "-n", namespace, "-l", label+"="+service, "--tail=-1", "--ignore-errors")
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return "", badCall("kubectl took too long")
+		}
 		if err != nil {
 			return "", err
 		}

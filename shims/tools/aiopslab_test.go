@@ -50,6 +50,8 @@ func newLab(t testing.TB, change func(*tools.AIOpsLabOptions)) *lab {
 			switch {
 			case strings.Contains(line, "lost"):
 				return tools.Printed{Stderr: "Error from server (UnsupportedQuery): logs were not captured\n", ExitCode: 1}, nil
+			case strings.Contains(line, "slow"):
+				return tools.Printed{}, context.DeadlineExceeded
 			case strings.Contains(line, "io.kompose.service=cart "):
 				return tools.Printed{Stdout: "fine\n"}, nil
 			}
@@ -107,6 +109,7 @@ func TestReplies(t *testing.T) {
 		{`get_logs("shop", "cart2")`, "Error: Your service/namespace does not exist. Use kubectl to check."},
 		{`get_logs("--kubeconfig=x", "cart")`, "Error: Your service/namespace does not exist. Use kubectl to check."},
 		{`get_logs("shop", "lost")`, "Error: Error from server (UnsupportedQuery): logs were not captured"},
+		{`get_logs("shop", "slow")`, "Error: kubectl took too long"},
 		{`exec_shell("sleep 60")`, "begun\nError: the command was ended after 30 seconds."},
 		{`exec_shell("false")`, "(no output, exit code 1)"},
 		// What is wrong with a call.
