@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apiserver/pkg/endpoints/request"
+
 	"github.com/kubecase/kubecase/recorder"
 )
 
@@ -39,6 +41,8 @@ func BenchmarkRecord(b *testing.B) {
 				_, _ = w.Write(body)
 			}), recorder.Source{Name: recorder.Kubernetes})
 			r := httptest.NewRequest("GET", "/api/v1/namespaces/shop/pods?limit=500", nil)
+			// Kubernetes' chain, which answers, has read the path.
+			r = r.WithContext(request.WithRequestInfo(r.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "pods", Namespace: "shop"}))
 			r.Header.Set("Kubectl-Session", "5e55")
 			r.Header.Set("Kubectl-Command", "kubectl get")
 			b.SetBytes(int64(len(body)))

@@ -97,6 +97,20 @@ func (x *Exchange) keptAs() any {
 	return x.key
 }
 
+// requestInfo is what Kubernetes' chain read from the path; nil while it hasn't.
+func (x *Exchange) requestInfo() *request.RequestInfo {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.info
+}
+
+// saidOf is said without a copy of the annotations: their number.
+func (x *Exchange) saidOf() (key any, user authnv1.UserInfo, impersonated *authnv1.UserInfo, annotations int, info *request.RequestInfo) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.key, x.user, x.impersonated, len(x.annotations), x.info
+}
+
 // said returns what was said so far.
 func (x *Exchange) said() (key any, user authnv1.UserInfo, impersonated *authnv1.UserInfo, annotations map[string]string, info *request.RequestInfo) {
 	x.mu.Lock()

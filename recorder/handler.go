@@ -2,9 +2,10 @@ package recorder
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -59,7 +60,7 @@ func (l *Log) Handler(next http.Handler, source Source) http.Handler {
 		}
 		x := &Exchange{}
 		rec := &recording{ResponseWriter: w, log: l, source: source, exchange: x, request: r}
-		rec.event, rec.asked = l.begin(r, source)
+		rec.at.arrived(l, r.Header)
 		if r.Body != nil && r.Body != http.NoBody {
 			rec.input = &input{ReadCloser: r.Body}
 		}
@@ -84,16 +85,16 @@ func (l *Log) Handler(next http.Handler, source Source) http.Handler {
 
 // begin fills in what is known when a request arrives. asked is what a request to
 // Kubernetes is for, to be read from its path; nil for others'.
-func (l *Log) begin(r *http.Request, source Source) (event auditv1.Event, asked *url.URL) {
+func (l *Log) begin(r *http.Request, source Source, at *straight) (event auditv1.Event, asked *url.URL) {
 	e := newEvent()
-	e.AuditID = newAuditID()
-	e.RequestReceivedTimestamp = metav1.NewMicroTime(l.o.Now())
+	e.AuditID = types.UID(at.id[:])
+	e.RequestReceivedTimestamp = metav1.NewMicroTime(at.received)
 	a := make(map[string]string, 16)
 	e.Annotations = a
 	a[KeySource], a[KeyMethod], a[KeyConnection] = source.Name, bounded(r.Method, 32), bounded(r.RemoteAddr, 128)
-	for _, h := range [...]struct{ key, header string }{{KeySession, "Kubectl-Session"}, {KeyCommand, "Kubectl-Command"}, {KeyAccept, "Accept"}} {
-		if v := r.Header.Get(h.header); v != "" {
-			a[h.key] = bounded(v, headerLimit)
+	for _, h := range [...]struct{ key, value string }{{KeySession, at.session}, {KeyCommand, at.command}, {KeyAccept, at.accept}} {
+		if h.value != "" {
+			a[h.key] = bounded(h.value, headerLimit)
 		}
 	}
 	e.UserAgent = bounded(r.UserAgent(), headerLimit)
@@ -112,7 +113,7 @@ func (l *Log) begin(r *http.Request, source Source) (event auditv1.Event, asked 
 	if e.RequestURI, cut = capturedURI(escaped, r.URL.RawQuery, l.unshift(source, "")); cut {
 		a[KeyURITruncated] = "true"
 	}
-	e.Verb = strings.ToLower(bounded(r.Method, 32))
+	e.Verb = lowerMethod(r.Method)
 	if source.Name == Kubernetes {
 		u := *r.URL
 		u.Path = path
@@ -140,19 +141,22 @@ func resource(e *auditv1.Event, method string, asked *url.URL, info *request.Req
 	}
 }
 
-// newAuditID makes a random UUID, version 4.
-func newAuditID() types.UID {
+// lower is a method's verb.
+func lower(method string) string { return strings.ToLower(bounded(method, 32)) }
+
+// newID makes a random UUID, version 4. Nothing depends on nobody guessing it.
+func newID() (text [36]byte) {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, crypto/rand says
+	binary.NativeEndian.PutUint64(b[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(b[8:], rand.Uint64())
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	var text [36]byte
 	hex.Encode(text[0:8], b[0:4])
 	hex.Encode(text[9:13], b[4:6])
 	hex.Encode(text[14:18], b[6:8])
 	hex.Encode(text[19:23], b[8:10])
 	hex.Encode(text[24:36], b[10:16])
 	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
-	return types.UID(text[:])
+	return text
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

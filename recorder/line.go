@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	authnv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
@@ -24,23 +25,7 @@ func appendLine(b []byte, e *auditv1.Event) ([]byte, error) {
 	b = appendField(b, "stage", string(e.Stage))
 	b = appendField(b, "requestURI", e.RequestURI)
 	b = appendField(b, "verb", e.Verb)
-	b = append(b, `,"user":{`...)
-	if e.User.Username != "" {
-		b = append(b, `"username":`...)
-		b = append(appendString(b, e.User.Username), ',')
-	}
-	if e.User.UID != "" {
-		b = append(b, `"uid":`...)
-		b = append(appendString(b, e.User.UID), ',')
-	}
-	if len(e.User.Groups) > 0 {
-		b = append(b, `"groups":`...)
-		b = append(appendStrings(b, e.User.Groups), ',')
-	}
-	if b[len(b)-1] == ',' {
-		b = b[:len(b)-1]
-	}
-	b = append(b, '}')
+	b = appendUser(b, &e.User)
 	if len(e.SourceIPs) > 0 {
 		b = appendStrings(append(b, `,"sourceIPs":`...), e.SourceIPs)
 	}
@@ -124,6 +109,26 @@ func sortedKeys(m map[string]string, keys []string) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+func appendUser(b []byte, u *authnv1.UserInfo) []byte {
+	b = append(b, `,"user":{`...)
+	if u.Username != "" {
+		b = append(b, `"username":`...)
+		b = append(appendString(b, u.Username), ',')
+	}
+	if u.UID != "" {
+		b = append(b, `"uid":`...)
+		b = append(appendString(b, u.UID), ',')
+	}
+	if len(u.Groups) > 0 {
+		b = append(b, `"groups":`...)
+		b = append(appendStrings(b, u.Groups), ',')
+	}
+	if b[len(b)-1] == ',' {
+		b = b[:len(b)-1]
+	}
+	return append(b, '}')
 }
 
 func appendField(b []byte, name, value string) []byte {

@@ -78,10 +78,13 @@ type Log struct {
 	o      Options
 	repair Repair
 	stored atomic.Int64
+	who    lastWho
+	stamps stamps
+	// size of the record; it grows under mu.
+	size atomic.Int64
 
 	mu     sync.Mutex
 	file   *os.File
-	size   int64
 	broken error
 }
 
@@ -174,7 +177,7 @@ func (l *Log) mend() error {
 	if err := l.cut(good); err != nil {
 		return err
 	}
-	l.size = good
+	l.size.Store(good)
 	for _, id := range order {
 		event, ok := open[id]
 		if !ok {
@@ -253,9 +256,14 @@ var lines = sync.Pool{New: func() any { return new([]byte) }}
 // append writes one line with one write. A write that fails half-way is taken
 // back; where that fails too, the record takes nothing more.
 func (l *Log) append(event *auditv1.Event) error {
+	return l.appendWith(func(b []byte) ([]byte, error) { return appendLine(b, event) })
+}
+
+// appendWith is append of a line that write makes.
+func (l *Log) appendWith(write func([]byte) ([]byte, error)) error {
 	scratch := lines.Get().(*[]byte)
 	defer lines.Put(scratch)
-	line, err := appendLine((*scratch)[:0], event)
+	line, err := write((*scratch)[:0])
 	if err != nil {
 		return fmt.Errorf("recorder: %w", err)
 	}
@@ -270,21 +278,19 @@ func (l *Log) append(event *auditv1.Event) error {
 	n, err := l.file.Write(line)
 	if err != nil {
 		if n > 0 {
-			if cut := l.file.Truncate(l.size); cut != nil {
+			if cut := l.file.Truncate(l.size.Load()); cut != nil {
 				l.broken = fmt.Errorf("recorder: %s ends in half a line and can't be cut; open it anew: %w", l.dir, cut)
 			}
 		}
 		return fmt.Errorf("recorder: %w", err)
 	}
-	l.size += int64(n)
+	l.size.Add(int64(n))
 	return nil
 }
 
 // full reports whether the record takes no more requests.
 func (l *Log) full() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.size >= l.o.MaxRecord
+	return l.size.Load() >= l.o.MaxRecord
 }
 
 // store keeps a body that is in captured time already and notes it in the event.

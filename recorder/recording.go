@@ -19,6 +19,9 @@ import (
 // buffers are for bodies that are being sent.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
+// serverBuffer is what net/http's servers hold back before they send anything, in bytes.
+const serverBuffer = 4 << 10
+
 // pooledLimit is the largest buffer that is kept for the next response, in bytes.
 const pooledLimit = 1 << 20
 
@@ -31,7 +34,10 @@ type recording struct {
 	exchange *Exchange
 	request  *http.Request
 	input    *input
-	event    auditv1.Event
+	at       straight
+	// event is made when a line is needed that isn't straight.
+	event auditv1.Event
+	built bool
 	// asked is the URL from which verb and object are still to be read; nil for none.
 	asked *url.URL
 
@@ -80,11 +86,14 @@ func (w *recording) Write(p []byte) (int, error) {
 	if w.stream != nil {
 		return w.writeStream(p)
 	}
-	if w.announced || w.announce(p) {
+	if w.announced {
 		return w.writeAnnounced(p)
 	}
-	if w.failed != nil {
-		return 0, w.failed
+	if sent, ok := w.announce(p); w.failed != nil {
+		return sent, w.failed
+	} else if ok {
+		n, err := w.writeAnnounced(p[sent:])
+		return sent + n, err
 	}
 	if !w.releaseHeld() {
 		return 0, w.failed
@@ -102,26 +111,44 @@ func (w *recording) Write(p []byte) (int, error) {
 }
 
 // announce puts a kept answer on record before it is sent whole: what p holds is known by
-// its key and length. It is false where the answer must be looked at as it goes.
-func (w *recording) announce(p []byte) bool {
+// its key and length. Of one that doesn't fit into the server's buffers all but the last byte is
+// sent first, so that the client reads it while the line is written. It is false where the
+// answer must be looked at as it goes.
+func (w *recording) announce(p []byte) (sent int, ok bool) {
 	if w.begun || w.body != nil || w.holding || w.input != nil || w.hijacked || int64(len(p)) > w.log.o.MaxBody || w.request.Context().Err() != nil {
-		return false
+		return 0, false
 	}
 	k, ok := w.log.o.Bodies.recall(w.exchange.keptAs())
 	if !ok || k.wire != len(p) {
-		return false
+		return 0, false
+	}
+	if len(p) > serverBuffer {
+		n, err := w.ResponseWriter.Write(p[:len(p)-1])
+		sent = max(0, min(n, len(p)-1))
+		if err != nil {
+			w.wrote(p[:sent])
+			return sent, w.fail(err, "write error") == nil
+		}
 	}
 	w.kept, w.wire = k, int64(len(p))
-	e := w.event
-	w.complete(&e, true)
-	e.Stage = auditv1.StageResponseComplete
-	e.Annotations[KeyBody], e.Annotations[KeyBodySize] = k.digest, itoa(k.size)
-	if err := w.log.append(&e); err != nil {
-		_ = w.fail(err, "write error")
-		return false
+	err := w.log.appendWith(func(b []byte) ([]byte, error) {
+		if line, ok := w.straightLine(b, k); ok {
+			return line, nil
+		}
+		w.build()
+		e := w.event
+		w.complete(&e, true)
+		e.Stage = auditv1.StageResponseComplete
+		e.Annotations[KeyBody], e.Annotations[KeyBodySize] = k.digest, itoa(k.size)
+		return appendLine(b, &e)
+	})
+	if err != nil {
+		w.wire = 0
+		w.wrote(p[:sent])
+		return sent, w.fail(err, "write error") == nil
 	}
-	w.announced, w.wire = true, 0
-	return true
+	w.announced, w.wire = true, int64(sent)
+	return sent, true
 }
 
 func (w *recording) writeAnnounced(p []byte) (int, error) {
@@ -136,6 +163,7 @@ func (w *recording) writeAnnounced(p []byte) (int, error) {
 // correct writes another line about an announced response that wasn't sent as announced;
 // a record's reader takes the last.
 func (w *recording) correct(stage auditv1.Stage) error {
+	w.build()
 	delete(w.event.Annotations, KeyBody)
 	e := w.event
 	w.complete(&e, true)
@@ -222,6 +250,9 @@ func (w *recording) FlushError() error {
 	if w.stream == nil && !w.announced {
 		begin := w.startStream
 		if w.body == nil && !w.holding {
+			if w.endsByItself() {
+				return nil // the headers go with the first bytes, and one line tells of all
+			}
 			// The headers go out, as upstream does before it copies a log. What follows may
 			// well be short, and needs no file of its own.
 			begin = w.begin
@@ -233,8 +264,19 @@ func (w *recording) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
+// endsByItself reports the log of a container that isn't followed. Upstream sends the headers
+// of each before it copies the log.
+func (w *recording) endsByItself() bool {
+	info := w.exchange.requestInfo()
+	if info == nil || w.source.Name != Kubernetes || info.Resource != "pods" || info.Subresource != "log" {
+		return false
+	}
+	follow, _ := strconv.ParseBool(w.request.URL.Query().Get("follow"))
+	return !follow
+}
+
 func (w *recording) startStream() error {
-	s, err := w.log.newStream(w.source, string(w.event.AuditID), w.Header())
+	s, err := w.log.newStream(w.source, string(w.at.id[:]), w.Header())
 	if err != nil {
 		return err
 	}
@@ -269,6 +311,7 @@ func (w *recording) begin() error {
 	if w.begun {
 		return nil
 	}
+	w.build()
 	w.event.Annotations[KeyStream] = "true"
 	w.begun = true
 	return w.started()
@@ -292,6 +335,7 @@ func (w *recording) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.status == 0 {
 		w.status = http.StatusSwitchingProtocols
 	}
+	w.build()
 	w.event.Annotations[KeyStream] = "upgrade"
 	if err := w.started(); err != nil {
 		return nil, nil, w.fail(err, "write error")
@@ -384,7 +428,17 @@ func (w *recording) abort() {
 	_ = w.finish(auditv1.StagePanic) // the panic goes on; the line was the best that could be done
 }
 
+// build makes the event of a request that has none yet.
+func (w *recording) build() {
+	if w.built {
+		return
+	}
+	w.event, w.asked = w.log.begin(w.request, w.source, &w.at)
+	w.built = true
+}
+
 func (w *recording) finish(stage auditv1.Stage) error {
+	w.build()
 	e := w.event
 	if w.holding {
 		w.wire++ // on record before it is sent
