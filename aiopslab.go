@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,8 @@ import (
 )
 
 const (
-	// labAgent is the user agent of requests to Prometheus and Jaeger.
+	// labAgent begins the user agent of requests to Prometheus and Jaeger; what is behind it
+	// tells one action's process from the next.
 	labAgent = "aiopslab/1"
 	// labAnswer bounds an answer of theirs, in bytes.
 	labAnswer = 128 << 20
@@ -206,6 +208,7 @@ func (a *app) asker(variable string) func(context.Context, string, url.Values) (
 	if base == "" {
 		return nil
 	}
+	agent := labAgent + " (" + rand.Text() + ")"
 	return func(ctx context.Context, path string, query url.Values) (int, []byte, error) {
 		u, err := url.Parse(strings.TrimSuffix(base, "/") + path)
 		if err != nil {
@@ -216,7 +219,7 @@ func (a *app) asker(variable string) func(context.Context, string, url.Values) (
 		if err != nil {
 			return 0, nil, err
 		}
-		req.Header.Set("User-Agent", labAgent)
+		req.Header.Set("User-Agent", agent)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return 0, nil, err

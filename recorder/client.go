@@ -62,7 +62,7 @@ const (
 // clientHabits are the programs that aren't API clients which decide query by query.
 var clientHabits = map[string]habit{
 	"curl": eachRequest, "Wget": eachRequest, "HTTPie": eachRequest, "xh": eachRequest,
-	"kubectl": wholeRun, "git": wholeRun, "stern": wholeRun, "helm": wholeRun, "Helm": wholeRun, "kubetail": wholeRun,
+	"kubectl": wholeRun, "git": wholeRun, "stern": wholeRun, "helm": wholeRun, "Helm": wholeRun, "kubetail": wholeRun, "aiopslab": wholeRun,
 }
 
 func (r *Request) habit() habit {
