@@ -154,17 +154,18 @@ func init() { capabilities.Setup(true, 0) }
 type debugPodKey struct{}
 
 // withDebugPods looks, before rights are decided, whether the creation of a pod is that of a
-// debugging pod on a captured node.
+// debugging pod on a captured node. A body whose length isn't told, as kubectl tells it, is
+// not read: such a write is refused as any other, unread.
 func withDebugPods(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || info.Verb != "create" || info.Resource != "pods" || info.APIGroup != "" || info.Subresource != "" || info.Namespace == "" ||
-			episodeFrom(req.Context()).noDebug || req.Body == nil {
+			episodeFrom(req.Context()).noDebug || req.ContentLength <= 0 || req.ContentLength > maxDebugBody {
 			next.ServeHTTP(w, req)
 			return
 		}
-		text, err := io.ReadAll(io.LimitReader(req.Body, maxDebugBody+1))
-		if err == nil && len(text) <= maxDebugBody {
+		text, err := io.ReadAll(io.LimitReader(req.Body, maxDebugBody))
+		if err == nil {
 			if node := debuggedNode(text, req.Header.Get("Content-Type")); node != "" && episodeFrom(req.Context()).mayDebug(node) {
 				req = req.WithContext(context.WithValue(req.Context(), debugPodKey{}, node))
 			}

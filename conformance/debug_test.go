@@ -1,11 +1,8 @@
 package conformance
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -40,33 +37,9 @@ func alike(text string) string {
 // debugTranscripts are the recorded commands of a series, by the number that begins their names.
 func debugTranscripts(t *testing.T, series string) map[string]*Transcript {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(recordings(t), "kubelet", "kubectl-1.34", series+"*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(names) == 0 {
-		t.Skipf("no recordings %s of debugging", series)
-	}
 	out := map[string]*Transcript{}
-	for _, name := range names {
-		read := func(file string) string {
-			text, err := os.ReadFile(filepath.Join(name, file))
-			if err != nil && !os.IsNotExist(err) {
-				t.Fatal(err)
-			}
-			return string(text)
-		}
-		line, _, _ := strings.Cut(read("cmd.txt"), "\n")
-		args, err := splitCommand(line)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		code, err := strconv.Atoi(strings.TrimSpace(read("exit_code")))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		id := filepath.Base(name)
-		out[id[:4]] = &Transcript{ID: id, Version: "1.34", As: "admin", Args: args[1:], Stdout: read("stdout"), Stderr: read("stderr"), HasStderr: true, ExitCode: code}
+	for _, tr := range kubeletTranscripts(t, series) {
+		out[tr.ID[:4]] = tr
 	}
 	return out
 }

@@ -56,17 +56,16 @@ func (connector) Debug(ctx context.Context, c apiserver.Connection, output io.Wr
 	return code, ended
 }
 
-// insideTranscripts are the recorded commands that were run in containers, but for those
-// that were interrupted or need a terminal or its end.
-func insideTranscripts(t *testing.T) []*Transcript {
+// kubeletTranscripts are the recorded commands of the kubelet's recordings whose names begin so;
+// of those without a user in the name it is the administrator.
+func kubeletTranscripts(t *testing.T, prefix string) []*Transcript {
 	t.Helper()
-	dir := filepath.Join(recordings(t), "kubelet", "kubectl-1.34")
-	names, err := filepath.Glob(filepath.Join(dir, "x*"))
+	names, err := filepath.Glob(filepath.Join(recordings(t), "kubelet", "kubectl-1.34", prefix+"*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(names) == 0 {
-		t.Skipf("%s: no recordings of commands in containers", dir)
+		t.Skipf("no recordings %s* of kubectl against kubelets", prefix)
 	}
 	var out []*Transcript
 	for _, name := range names {
@@ -79,23 +78,33 @@ func insideTranscripts(t *testing.T) []*Transcript {
 		}
 		line, _, _ := strings.Cut(read("cmd.txt"), "\n")
 		args, err := splitCommand(line)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+		if err != nil || len(args) < 2 {
+			continue // a pipe of several
 		}
 		code, err := strconv.Atoi(strings.TrimSpace(read("exit_code")))
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			continue // it ran until it was interrupted
 		}
-		args = args[1:]
-		if code == -2 || args[0] != "exec" || slices.ContainsFunc(args[:min(3, len(args))], func(a string) bool { return strings.HasPrefix(a, "-") && strings.Contains(a, "t") || a == "-i" }) {
-			continue
+		tr := &Transcript{ID: filepath.Base(name), Version: "1.34", As: "admin", Args: args[1:], Stdout: read("stdout"), Stderr: read("stderr"), HasStderr: true, ExitCode: code}
+		if parts := strings.Split(tr.ID, "-"); parts[1] == "viewer" || parts[1] == "nobody" {
+			tr.As = parts[1]
 		}
-		out = append(out, &Transcript{ID: filepath.Base(name), Version: "1.34", As: "admin", Args: args, Stdout: read("stdout"), Stderr: read("stderr"), HasStderr: true, ExitCode: code})
+		out = append(out, tr)
 	}
 	return out
 }
 
-// asRun is the command that a transcript ran in a container; nil when kubectl or the cluster
+// insideTranscripts are the recorded commands that were run in containers, but for those
+// that were interrupted or need a terminal or its end.
+func insideTranscripts(t *testing.T) []*Transcript {
+	t.Helper()
+	return slices.DeleteFunc(kubeletTranscripts(t, "x"), func(tr *Transcript) bool {
+		terminal := func(a string) bool { return strings.HasPrefix(a, "-") && strings.Contains(a, "t") || a == "-i" }
+		return tr.ExitCode == -2 || tr.Args[0] != "exec" || slices.ContainsFunc(tr.Args[:min(3, len(tr.Args))], terminal)
+	})
+}
+
+// asCommand is the command that a transcript ran in a container; nil when kubectl or the cluster
 // refused it, or it named no pod.
 func asCommand(tr *Transcript) *fixtures.CommandRun {
 	i := slices.Index(tr.Args, "--")

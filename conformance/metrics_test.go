@@ -146,41 +146,18 @@ func maskTop(text string) []string {
 
 // TestTop runs the recorded kubectl top commands, and compares what they print, usage apart.
 func TestTop(t *testing.T) {
-	names, err := filepath.Glob(filepath.Join(recordings(t), "kubelet", "kubectl-1.34", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := newBench(t, startCase(t, clockCaptured, kubeletCase), "", recordings(t))
 	compared := 0
-	for _, name := range names {
-		read := func(file string) string {
-			text, err := os.ReadFile(filepath.Join(name, file))
-			if err != nil && !os.IsNotExist(err) {
-				t.Fatal(err)
-			}
-			return string(text)
-		}
-		line, _, _ := strings.Cut(read("cmd.txt"), "\n")
-		args, err := splitCommand(line)
-		id := filepath.Base(name)
-		if err != nil || len(args) < 2 || args[1] != "top" || strings.HasPrefix(id, "w") {
+	for _, tr := range kubeletTranscripts(t, "") {
+		if tr.Args[0] != "top" || strings.HasPrefix(tr.ID, "w") {
 			continue // w…: when debugging had made pods that the case doesn't have
 		}
-		as := "admin"
-		if parts := strings.Split(id, "-"); parts[1] == "viewer" || parts[1] == "nobody" {
-			as = parts[1]
-		}
-		code, err := strconv.Atoi(strings.TrimSpace(read("exit_code")))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		tr := &Transcript{ID: id, Version: "1.34", As: as, Args: args[1:], Stdout: read("stdout"), Stderr: read("stderr"), HasStderr: true, ExitCode: code}
 		ours, err := b.run(t.Context(), tr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(maskTop(tr.Stdout+tr.Stderr), maskTop(ours.Stdout+ours.Stderr)); diff != "" || ours.ExitCode != tr.ExitCode {
-			t.Errorf("%s: %s: exit code %d, want %d (-recorded +ours):\n%s", tr.ID, line, ours.ExitCode, tr.ExitCode, diff)
+			t.Errorf("%s: kubectl %s: exit code %d, want %d (-recorded +ours):\n%s", tr.ID, strings.Join(tr.Args, " "), ours.ExitCode, tr.ExitCode, diff)
 		}
 		compared++
 	}

@@ -18,9 +18,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"sync"
 	"time"
-	"weak"
 
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -67,16 +65,7 @@ type Shim struct {
 	answers        *semaphore.Weighted
 	now            func() time.Time
 
-	mu sync.Mutex
-	// stores by case. A case that nobody holds any more takes its samples along.
-	stores map[weak.Pointer[fixtures.Case]]*lazyStore
-}
-
-// lazyStore is a case's samples, once they were asked for.
-type lazyStore struct {
-	once  sync.Once
-	store *store
-	err   error
+	stores fixtures.PerCase[*store]
 }
 
 // New returns a shim that has read nothing yet.
@@ -100,7 +89,6 @@ func New(o Options) *Shim {
 		}),
 		parser: p, slots: make(chan struct{}, o.Concurrency), waiting: make(chan struct{}, maxWaiting),
 		answers: semaphore.NewWeighted(maxAnswers), now: time.Now,
-		stores: map[weak.Pointer[fixtures.Case]]*lazyStore{},
 	}
 }
 
@@ -113,26 +101,7 @@ func (s *Shim) Handler(c *fixtures.Case, k clock.Clock) http.Handler {
 
 // storeOf reads the samples of a case when they are first asked for.
 func (s *Shim) storeOf(c *fixtures.Case) (*store, error) {
-	key := weak.Make(c)
-	s.mu.Lock()
-	lazy := s.stores[key]
-	if lazy == nil {
-		lazy = &lazyStore{}
-		s.stores[key] = lazy
-		runtime.AddCleanup(c, s.forget, key)
-	}
-	s.mu.Unlock()
-	lazy.once.Do(func() {
-		lazy.err = errors.New("reading the samples failed") // stays if the reader panics
-		lazy.store, lazy.err = load(c, !s.options.NoSynthetic)
-	})
-	return lazy.store, lazy.err
-}
-
-func (s *Shim) forget(key weak.Pointer[fixtures.Case]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.stores, key)
+	return s.stores.Get(c, func(c *fixtures.Case) (*store, error) { return load(c, !s.options.NoSynthetic) })
 }
 
 // errBusy is that too many queries wait already.

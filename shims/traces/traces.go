@@ -13,12 +13,8 @@
 package traces
 
 import (
-	"errors"
 	"net/http"
-	"runtime"
-	"sync"
 	"time"
-	"weak"
 
 	"golang.org/x/sync/semaphore"
 
@@ -57,21 +53,12 @@ type Shim struct {
 	answers *semaphore.Weighted
 	now     func() time.Time
 
-	mu sync.Mutex
-	// stores by case. A case that nobody holds any more takes its traces along.
-	stores map[weak.Pointer[fixtures.Case]]*lazyStore
-}
-
-// lazyStore is a case's traces, once they were asked for.
-type lazyStore struct {
-	once  sync.Once
-	store *store
-	err   error
+	stores fixtures.PerCase[*store]
 }
 
 // New returns a shim that has read nothing yet.
 func New(o Options) *Shim {
-	return &Shim{options: o, answers: semaphore.NewWeighted(maxAnswers), now: time.Now, stores: map[weak.Pointer[fixtures.Case]]*lazyStore{}}
+	return &Shim{options: o, answers: semaphore.NewWeighted(maxAnswers), now: time.Now}
 }
 
 // Handler is Jaeger's HTTP API of a case as an episode's clock sees it: /api/… and /. The
@@ -83,24 +70,5 @@ func (s *Shim) Handler(c *fixtures.Case, k clock.Clock) http.Handler {
 
 // storeOf reads the traces of a case when they are first asked for.
 func (s *Shim) storeOf(c *fixtures.Case) (*store, error) {
-	key := weak.Make(c)
-	s.mu.Lock()
-	lazy := s.stores[key]
-	if lazy == nil {
-		lazy = &lazyStore{}
-		s.stores[key] = lazy
-		runtime.AddCleanup(c, s.forget, key)
-	}
-	s.mu.Unlock()
-	lazy.once.Do(func() {
-		lazy.err = errors.New("reading the traces failed") // stays if the reader panics
-		lazy.store, lazy.err = load(c)
-	})
-	return lazy.store, lazy.err
-}
-
-func (s *Shim) forget(key weak.Pointer[fixtures.Case]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.stores, key)
+	return s.stores.Get(c, load)
 }
