@@ -166,6 +166,7 @@ func (a *app) startServing(o servingOptions, names []string) (s *serving, err er
 }
 
 func (s *serving) listen(o servingOptions, handler http.Handler) error {
+	keepHeadroom()
 	now := time.Now()
 	authority, err := kubeconfigs.NewAuthority(now)
 	if err != nil {
