@@ -428,7 +428,7 @@ func (c *container) httpAnswer(r *curlRequest, host string, port int) (*fixtures
 		return nil, nil, nil // connect says why
 	}
 	return findAnswer(c.Case, c.Clock, func(a *fixtures.HTTPAnswer) bool {
-		if a.Method != "" && a.Method != method || cmp.Or(a.Scheme, "http") != r.url.Scheme || !samePath(a, r.url) {
+		if a.Method != "" && a.Method != method || cmp.Or(a.Scheme, "http") != r.url.Scheme || !samePath(a, r.url) || unreached(a) {
 			return false
 		}
 		switch a.Kind {
@@ -437,7 +437,7 @@ func (c *container) httpAnswer(r *curlRequest, host string, port int) (*fixtures
 			return s != nil && s.Name == a.Name && s.Namespace == a.Namespace && servicePort(s, a.Port) == port
 		case "Pod":
 			pod, err := decode[corev1.Pod](c.Case, pods, a.Namespace, a.Name)
-			return err == nil && pod != nil && slices.Contains(found.addresses, pod.Status.PodIP) && a.Port == strconv.Itoa(port)
+			return err == nil && pod != nil && slices.Contains(found.addresses, pod.Status.PodIP) && podPort(c.Case, a, a.Port) == strconv.Itoa(port)
 		}
 		return false
 	})

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,8 +90,11 @@ func Proxy(w http.ResponseWriter, req *http.Request, p Proxied) error {
 
 // samePort compares a captured port, by number or name, with the one that is asked for.
 func samePort(c *fixtures.Case, a *fixtures.HTTPAnswer, port string) bool {
-	if a.Port == port || a.Kind == "Pod" && (port == "" || a.Port == "") {
+	if a.Port == port {
 		return true
+	}
+	if a.Kind == "Pod" {
+		return podPort(c, a, a.Port) == podPort(c, a, port)
 	}
 	s, err := decode[corev1.Service](c, services, a.Namespace, a.Name)
 	if err != nil || s == nil {
@@ -99,6 +103,30 @@ func samePort(c *fixtures.Case, a *fixtures.HTTPAnswer, port string) bool {
 	return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
 		return p.Name == port && (strconv.Itoa(int(p.Port)) == a.Port || p.Name == a.Port || a.Port == "")
 	})
+}
+
+// unreached reports what the API server's proxy said when it reached nothing behind it: an
+// answer of the proxy, and none of a pod's.
+func unreached(a *fixtures.HTTPAnswer) bool {
+	var status struct{ Kind, Message string }
+	return a.Status >= http.StatusInternalServerError && strings.HasPrefix(a.Body, "{") && json.Unmarshal([]byte(a.Body), &status) == nil &&
+		status.Kind == "Status" && strings.HasPrefix(status.Message, "error trying to reach service")
+}
+
+// podPort is the port that none means: the first that a container of the pod declares, else
+// that of HTTP (pkg/registry/core/pod/strategy.go, ResourceLocation).
+func podPort(c *fixtures.Case, a *fixtures.HTTPAnswer, port string) string {
+	if port != "" {
+		return port
+	}
+	if pod, err := decode[corev1.Pod](c, pods, a.Namespace, a.Name); err == nil && pod != nil {
+		for i := range pod.Spec.Containers {
+			if ports := pod.Spec.Containers[i].Ports; len(ports) > 0 {
+				return strconv.Itoa(int(ports[0].ContainerPort))
+			}
+		}
+	}
+	return "80"
 }
 
 // servicePortName finds the name of the port that an id means, and refuses as the API server
@@ -206,11 +234,11 @@ func (f *forwarder) PortForward(ctx context.Context, _, _ string, port int32, st
 // nothing was.
 func (f *forwarder) answers(port string) http.Handler {
 	match := func(a *fixtures.HTTPAnswer) bool {
-		if a.Namespace != f.Namespace {
+		if a.Namespace != f.Namespace || unreached(a) {
 			return false
 		}
 		if a.Kind == "Pod" {
-			return a.Name == f.Pod && a.Port == port
+			return a.Name == f.Pod && podPort(f.Case, a, a.Port) == port
 		}
 		return a.Kind == "Service" && f.leadsHere(a, port)
 	}
