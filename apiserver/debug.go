@@ -89,18 +89,28 @@ func (d *debugging) find(namespace, name string) *debugPod {
 	return nil
 }
 
-// put adds a pod, or replaces the one of its name. The caller's pod must not change any more.
-func (e *Episode) put(p *debugPod) error {
+// put adds a pod, or replaces the one of its name, which there must not be of a new one. The
+// caller's pod must not change any more.
+func (e *Episode) put(p *debugPod, isNew bool) error {
 	d := &e.debugging
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := e.view()
+	if before != e.snapshot {
+		defer e.forget(before) // nobody asks for what it gave any more
+	}
 	p.ResourceVersion = strconv.FormatUint(before.maxResourceVersion+1, 10)
 	same := func(o *debugPod) bool { return o.Namespace == p.Namespace && o.Name == p.Name }
+	if isNew && slices.ContainsFunc(d.pods, same) {
+		return apierrors.NewAlreadyExists(podsResource.GroupResource(), p.Name)
+	}
+	if isNew && len(d.pods) >= maxDebugPods {
+		return apierrors.NewForbidden(podsResource.GroupResource(), p.Name, fmt.Errorf("an episode has at most %d debugging pods: execute commands in one of them", maxDebugPods))
+	}
 	pods := append(slices.DeleteFunc(slices.Clone(d.pods), same), p)
 	view, err := e.snapshot.withPods(pods, before.maxResourceVersion+1)
 	if err != nil {
-		return err
+		return apierrors.NewInternalError(err)
 	}
 	d.pods = pods
 	d.view.Store(view)
@@ -272,8 +282,8 @@ func (d *debugREST) Create(ctx context.Context, obj runtime.Object, _ rest.Valid
 			}
 		}
 	}
-	if err := e.put(p); err != nil {
-		return nil, apierrors.NewInternalError(err)
+	if err := e.put(p, true); err != nil {
+		return nil, err
 	}
 	return d.answer(e, p)
 }
@@ -307,9 +317,6 @@ func (d *debugREST) admit(e *Episode, pod *corev1.Pod) error {
 		missing := apierrors.NewNotFound(corev1.Resource("serviceaccount"), pod.Spec.ServiceAccountName)
 		return apierrors.NewForbidden(d.of.gvr.GroupResource(), pod.Name, fmt.Errorf("error looking up service account %s/%s: %w", pod.Namespace, pod.Spec.ServiceAccountName, missing))
 	}
-	if e.debugging.count() >= maxDebugPods {
-		return apierrors.NewForbidden(d.of.gvr.GroupResource(), pod.Name, fmt.Errorf("an episode has at most %d debugging pods: execute commands in one of them", maxDebugPods))
-	}
 	internal := &core.Pod{}
 	if err := scheme.Convert(pod, internal, nil); err != nil {
 		return apierrors.NewBadRequest(err.Error())
@@ -318,12 +325,6 @@ func (d *debugREST) admit(e *Episode, pod *corev1.Pod) error {
 		return apierrors.NewInvalid(core.Kind("Pod"), pod.Name, errs)
 	}
 	return nil
-}
-
-func (d *debugging) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.pods)
 }
 
 // observesGenerations is the minor version from which pods and their conditions tell which
@@ -483,7 +484,7 @@ func (e *Episode) ended(p *debugPod, code int, output []byte) error {
 	}
 	after := &debugPod{Pod: p.Pod.DeepCopy(), log: clock.ShiftText(output[:min(len(output), maxDebugLog)], -e.Clock.Offset())}
 	end(after.Pod, now, code)
-	return e.put(after)
+	return e.put(after, false)
 }
 
 // captured is what the pod printed as the kubelet keeps it: each line behind its time.

@@ -62,11 +62,13 @@ type Episode struct {
 	// Start is when the episode began.
 	Start time.Time
 
-	snapshot    *snapshot
-	subject     user.Info
-	reader      bool
-	noDebug     bool
-	debugging   debugging
+	snapshot  *snapshot
+	subject   user.Info
+	reader    bool
+	noDebug   bool
+	debugging debugging
+	// forget drops what was kept of the answers of a view.
+	forget      func(*snapshot)
 	handler     http.Handler
 	tokenDigest [sha256.Size]byte
 }

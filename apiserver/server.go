@@ -131,7 +131,7 @@ func (s *Server) AddEpisode(o EpisodeOptions) (*Episode, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.handler = s.chain
+	e.handler, e.forget = s.chain, s.answers.forget
 	if o.Wrap != nil {
 		e.handler = o.Wrap(s.chain)
 	}
