@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -89,6 +87,9 @@ func BenchmarkPrometheus(b *testing.B) {
 				}
 			}
 		})
+		if len(took) == 0 {
+			continue // it was not selected
+		}
 		a, k := percentile(took[theirs], 50), percentile(took[ours], 50)
 		fmt.Printf("%-8s Prometheus %.3f ms, kubecase %.3f ms: %.2f\n", q.name, milliseconds(a), milliseconds(k), float64(k)/float64(a))
 	}
@@ -97,30 +98,13 @@ func BenchmarkPrometheus(b *testing.B) {
 // serveMetrics serves a case in a process of its own; it gives Prometheus' URL.
 func serveMetrics(b *testing.B, folder string) string {
 	b.Helper()
-	program, err := exec.LookPath("kubecase")
-	if err != nil {
-		b.Fatal(err)
-	}
-	command := exec.CommandContext(b.Context(), program, "serve", folder, "--port", "0", "--clock", "captured", "-o", "json")
-	command.Env = append(os.Environ(), "TMPDIR="+b.TempDir())
-	out, err := command.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { stopProcess(b, command) })
-	document := servedDocument{}
-	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&document); err != nil {
-		b.Fatal(err)
-	}
-	for _, service := range document.Cases[0].Services {
+	services := serveProcess(b, folder, "--clock", "captured").Services
+	for _, service := range services {
 		if address, ok := strings.CutPrefix(service, "PROMETHEUS_URL="); ok {
 			return address
 		}
 	}
-	b.Fatalf("no Prometheus in %v", document.Cases[0].Services)
+	b.Fatalf("no Prometheus in %v", services)
 	return ""
 }
 

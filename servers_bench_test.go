@@ -230,11 +230,24 @@ func newClient() *http.Client {
 // startKubecase serves the case in a process of its own until the benchmark ends.
 func startKubecase(b *testing.B, name string) *comparedServer {
 	b.Helper()
+	served := serveProcess(b, name)
+	config, err := os.ReadFile(served.Kubeconfig)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, token, _ := strings.Cut(string(config), "token: ")
+	token, _, _ = strings.Cut(token, "\n")
+	return &comparedServer{name: "kubecase", url: served.URL, token: strings.Trim(token, `"`), client: newClient()}
+}
+
+// serveProcess serves a case in a process of its own until the benchmark ends.
+func serveProcess(b *testing.B, name string, options ...string) servedCaseInfo {
+	b.Helper()
 	program, err := exec.LookPath("kubecase")
 	if err != nil {
 		b.Fatal(err)
 	}
-	command := exec.CommandContext(b.Context(), program, "serve", name, "--port", "0", "-o", "json")
+	command := exec.CommandContext(b.Context(), program, append([]string{"serve", name, "--port", "0", "-o", "json"}, options...)...)
 	command.Env = append(os.Environ(), "TMPDIR="+b.TempDir())
 	out, err := command.StdoutPipe()
 	if err != nil {
@@ -248,13 +261,7 @@ func startKubecase(b *testing.B, name string) *comparedServer {
 	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&document); err != nil {
 		b.Fatal(err)
 	}
-	config, err := os.ReadFile(document.Cases[0].Kubeconfig)
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, token, _ := strings.Cut(string(config), "token: ")
-	token, _, _ = strings.Cut(token, "\n")
-	return &comparedServer{name: "kubecase", url: document.Cases[0].URL, token: strings.Trim(token, `"`), client: newClient()}
+	return document.Cases[0]
 }
 
 // firstInEpisode is the median, by request, of how long the first such request of

@@ -139,12 +139,18 @@ func insideServer(t *testing.T, runs []fixtures.CommandRun) *Server {
 // commandsServer serves the recorded cluster with these lists of commands, by document.
 func commandsServer(t *testing.T, documents map[string][]fixtures.CommandRun) *Server {
 	t.Helper()
+	return serveCase(t, clockCaptured, kubeletCaseWith(t, documents), nil)
+}
+
+// kubeletCaseWith is the recorded cluster's case with these lists, by document.
+func kubeletCaseWith[T any](t *testing.T, documents map[string][]T) *fixtures.Case {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), kubeletCase)
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "fixtures", "cases", kubeletCase))); err != nil {
 		t.Fatal(err)
 	}
-	for name, runs := range documents {
-		text, err := fixtures.EncodeEntries(runs)
+	for name, entries := range documents {
+		text, err := fixtures.EncodeEntries(entries)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +166,7 @@ func commandsServer(t *testing.T, documents map[string][]fixtures.CommandRun) *S
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveCase(t, clockCaptured, c, nil)
+	return c
 }
 
 // execID is what a runtime calls one exec.

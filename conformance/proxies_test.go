@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,10 +25,6 @@ var notDecided = regexp.MustCompile(`^error trying to reach service|^address not
 // proxiesServer serves the recorded cluster with what its proxies were captured to answer.
 func proxiesServer(t *testing.T, exchanges []*Exchange) *Server {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), kubeletCase)
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "fixtures", "cases", kubeletCase))); err != nil {
-		t.Fatal(err)
-	}
 	lists := map[string][]fixtures.HTTPAnswer{}
 	for _, e := range exchanges {
 		m := proxyPath.FindStringSubmatch(e.Path)
@@ -51,26 +48,10 @@ func proxiesServer(t *testing.T, exchanges []*Exchange) *Server {
 		}
 		lists[fixtures.AnswersDocument] = append(lists[fixtures.AnswersDocument], a)
 	}
-	for name, answers := range lists {
-		if strings.Contains(name, ":") {
-			continue // the same kubelet by another name
-		}
-		text, err := fixtures.EncodeEntries(answers)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := fixtures.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps.DeleteFunc(lists, func(name string, _ []fixtures.HTTPAnswer) bool {
+		return strings.Contains(name, ":") // the same kubelet by another name
+	})
+	c := kubeletCaseWith(t, lists)
 	return serveCase(t, clockCaptured, c, map[string][]string{"viewer": {"viewers"}})
 }
 

@@ -104,11 +104,11 @@ func (x *Exchange) requestInfo() *request.RequestInfo {
 	return x.info
 }
 
-// saidOf is said without a copy of the annotations: their number.
-func (x *Exchange) saidOf() (key any, user authnv1.UserInfo, impersonated *authnv1.UserInfo, annotations int, info *request.RequestInfo) {
+// saidOf is what was said so far, of the annotations only their number.
+func (x *Exchange) saidOf() (user authnv1.UserInfo, impersonated *authnv1.UserInfo, annotations int, info *request.RequestInfo) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.key, x.user, x.impersonated, len(x.annotations), x.info
+	return x.user, x.impersonated, len(x.annotations), x.info
 }
 
 // said returns what was said so far.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // A response that was given before costs so little that its line counts: it is written
@@ -71,7 +70,7 @@ func (l *lastWho) text(u *authnv1.UserInfo, remote, agent string) []byte {
 // straightLine appends the line of a complete answer of which the body is stored already. It is
 // false for what has more to tell than usual.
 func (w *recording) straightLine(b []byte, k kept) ([]byte, bool) {
-	_, user, impersonated, said, info := w.exchange.saidOf()
+	user, impersonated, said, info := w.exchange.saidOf()
 	if said > 0 || impersonated != nil || user.Extra != nil || info == nil && w.source.Name == Kubernetes || w.source.Prefix != "" || w.why != "" {
 		return b, false
 	}
@@ -91,7 +90,8 @@ func (w *recording) straightLine(b []byte, k kept) ([]byte, bool) {
 	b = appendField(b, "verb", verb)
 	b = append(b, w.log.who.text(&user, r.RemoteAddr, r.UserAgent())...)
 	if ofResource {
-		b = appendObject(b, info)
+		o := referenceOf(info)
+		b = appendReference(b, &o)
 	}
 	code := w.status
 	b = append(b, `,"responseStatus":{"metadata":{},"status":`...)
@@ -126,36 +126,6 @@ func appendNote(b []byte, key, value string) []byte {
 	}
 	b = append(append(append(b, '"'), key...), `":`...)
 	return append(appendString(b, value), ',')
-}
-
-// appendObject writes what a request is for.
-func appendObject(b []byte, info *request.RequestInfo) []byte {
-	b = append(b, `,"objectRef":{`...)
-	for _, f := range [...]struct {
-		name, value string
-		limit       int
-	}{
-		{"resource", info.Resource, 256}, {"namespace", info.Namespace, 256}, {"name", info.Name, 512},
-		{"apiGroup", info.APIGroup, 256}, {"apiVersion", info.APIVersion, 64}, {"subresource", info.Subresource, 64},
-	} {
-		if f.value == "" {
-			continue
-		}
-		if b[len(b)-1] != '{' {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, '"'), f.name...), `":`...)
-		b = appendString(b, bounded(f.value, f.limit))
-	}
-	return append(b, '}')
-}
-
-// lowerMethod is the usual methods' verb without making it anew.
-func lowerMethod(method string) string {
-	if method == "GET" {
-		return "get"
-	}
-	return lower(method)
 }
 
 // stamps writes times; what a second's times have in common is kept.

@@ -135,14 +135,25 @@ func resource(e *auditv1.Event, method string, asked *url.URL, info *request.Req
 		return
 	}
 	e.Verb = info.Verb
-	e.ObjectRef = &auditv1.ObjectReference{
+	o := referenceOf(info)
+	e.ObjectRef = &o
+}
+
+// referenceOf is what a request is for.
+func referenceOf(info *request.RequestInfo) auditv1.ObjectReference {
+	return auditv1.ObjectReference{
 		Resource: bounded(info.Resource, 256), Namespace: bounded(info.Namespace, 256), Name: bounded(info.Name, 512),
 		APIGroup: bounded(info.APIGroup, 256), APIVersion: bounded(info.APIVersion, 64), Subresource: bounded(info.Subresource, 64),
 	}
 }
 
-// lower is a method's verb.
-func lower(method string) string { return strings.ToLower(bounded(method, 32)) }
+// lowerMethod is a method's verb; the usual one isn't made anew.
+func lowerMethod(method string) string {
+	if method == http.MethodGet {
+		return "get"
+	}
+	return strings.ToLower(bounded(method, 32))
+}
 
 // newID makes a random UUID, version 4. Nothing depends on nobody guessing it.
 func newID() (text [36]byte) {

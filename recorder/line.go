@@ -33,21 +33,7 @@ func appendLine(b []byte, e *auditv1.Event) ([]byte, error) {
 		b = appendField(b, "userAgent", e.UserAgent)
 	}
 	if o := e.ObjectRef; o != nil {
-		b = append(b, `,"objectRef":{`...)
-		for _, f := range [...]struct{ name, value string }{
-			{"resource", o.Resource}, {"namespace", o.Namespace}, {"name", o.Name},
-			{"apiGroup", o.APIGroup}, {"apiVersion", o.APIVersion}, {"subresource", o.Subresource},
-		} {
-			if f.value == "" {
-				continue
-			}
-			if b[len(b)-1] != '{' {
-				b = append(b, ',')
-			}
-			b = append(append(append(b, '"'), f.name...), `":`...)
-			b = appendString(b, f.value)
-		}
-		b = append(b, '}')
+		b = appendReference(b, o)
 	}
 	if s := e.ResponseStatus; s != nil {
 		b = append(b, `,"responseStatus":{"metadata":{}`...)
@@ -109,6 +95,25 @@ func sortedKeys(m map[string]string, keys []string) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// appendReference writes what a request is for.
+func appendReference(b []byte, o *auditv1.ObjectReference) []byte {
+	b = append(b, `,"objectRef":{`...)
+	for _, f := range [...]struct{ name, value string }{
+		{"resource", o.Resource}, {"namespace", o.Namespace}, {"name", o.Name},
+		{"apiGroup", o.APIGroup}, {"apiVersion", o.APIVersion}, {"subresource", o.Subresource},
+	} {
+		if f.value == "" {
+			continue
+		}
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), f.name...), `":`...)
+		b = appendString(b, f.value)
+	}
+	return append(b, '}')
 }
 
 func appendUser(b []byte, u *authnv1.UserInfo) []byte {
