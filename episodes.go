@@ -89,6 +89,9 @@ func openCase(name string) (*fixtures.Case, error) { return openSource(name, fal
 // openSource is openCase; complete says of a source to import that what it lacks didn't exist.
 func openSource(name string, complete bool) (*fixtures.Case, error) {
 	if slices.Contains(cases.Names(), name) {
+		if complete {
+			return nil, completeError(name)
+		}
 		c, err := cases.Open(name)
 		if err != nil {
 			return nil, caseError{err}
@@ -103,8 +106,14 @@ func openSource(name string, complete bool) (*fixtures.Case, error) {
 		if c, err = openBundle(name, complete, err); err != nil {
 			return nil, caseError{err}
 		}
+	} else if complete {
+		return nil, errors.Join(completeError(name), c.Close())
 	}
 	return c, nil
+}
+
+func completeError(name string) error {
+	return usagef("--assume-complete is for bundles and dumps, and %s is a case: what it lacks is said by coverage in its case.yaml", name)
 }
 
 // served is one case that is being served.
