@@ -104,7 +104,8 @@ func (c *container) printVariables(s streams) int {
 	}
 	code := 0
 	for _, v := range undecided {
-		code = notCaptured(s, "the value of %s: %s", v.name, v.undecided)
+		s.say("the value of %s: %s", v.name, v.undecided) // the others are printed
+		code = NotCapturedCode
 	}
 	return code
 }

@@ -81,18 +81,13 @@ func Exec(w http.ResponseWriter, req *http.Request, t Target, report func(Run)) 
 			return 0, errors.New("no command was given")
 		}
 		out := &capture{limit: keptOutput}
-		code, err := c.exec(ctx, argv, streams{stdin: s.stdin, stdout: out.tee(s.stdout), stderr: out.tee(s.stderr)})
+		lacks := &lack{}
+		code, err := c.exec(ctx, argv, streams{stdin: s.stdin, stdout: out.tee(s.stdout), stderr: out.tee(s.stderr), lack: lacks})
 		if err == nil && report != nil {
-			text := out.text()
-			report(Run{Output: text, ExitCode: code, NotCaptured: leftOpen(code, text)})
+			report(Run{Output: out.text(), ExitCode: code, NotCaptured: lacks.count() > 0})
 		}
 		return code, err
 	})
-}
-
-// leftOpen reports what a command comes to that the case doesn't decide.
-func leftOpen(code int, output string) bool {
-	return code == NotCapturedCode && (output == "" || strings.Contains(output, notCapturedWords))
 }
 
 // Attach refuses: nothing runs that could be attached to.
@@ -188,6 +183,8 @@ func (c *container) refusal() string {
 type streams struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	// lack is what wasn't captured so far; it may be nil.
+	lack *lack
 }
 
 // exec runs a command: as it was captured, or as the interpreter knows it.
@@ -202,6 +199,10 @@ func (c *container) exec(ctx context.Context, argv []string, s streams) (int, er
 	defer cancel()
 	left := &limit{cancel: cancel, left: maxOutput}
 	s.stdout, s.stderr = left.of(s.stdout), left.of(s.stderr)
+	if s.lack == nil {
+		s.lack = &lack{}
+	}
+	s.lack.shown = []io.Writer{s.stderr, s.stdout}
 	if s.stdin == nil {
 		s.stdin = strings.NewReader("")
 	}
@@ -282,6 +283,7 @@ const notCapturedWords = "kubecase: not captured: "
 
 // notCaptured says on stderr that the case doesn't decide, and what it lacks.
 func notCaptured(s streams, format string, args ...any) int {
-	fmt.Fprintf(s.stderr, notCapturedWords+format+"\n", args...)
+	s.say(format, args...)
+	s.lack.note()
 	return NotCapturedCode
 }

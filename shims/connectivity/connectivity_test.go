@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,11 @@ func run(t testing.TB, c *fixtures.Case, pod, stdin string, argv ...string) (std
 	return out.String(), errs.String(), code, err
 }
 
+// uncaptured is what is said of a port that nobody probed.
+func uncaptured(host string, port int) string {
+	return fmt.Sprintf("kubecase: not captured: whether %s answers at port %d: no probe of it was captured\n", host, port)
+}
+
 func TestCommands(t *testing.T) {
 	c := newCase(t)
 	for _, test := range []struct {
@@ -159,7 +165,36 @@ func TestCommands(t *testing.T) {
 		{argv: "sh -c:echo out; echo err >&2; exit 3", stdout: "out\n", stderr: "err\n", code: 3},
 		{argv: "sh -c:cat /etc/app/file.txt | grep -c t && echo yes || echo no", stdout: "1\nyes\n"},
 		{argv: "sh -c:nc -z nosuch 80 2>/dev/null || echo down", stdout: "down\n"},
-		{argv: "sh -c:for p in 80 25; do nc -zv -w1 cart $p >/dev/null 2>&1; echo $p $?; done", stdout: "80 0\n25 126\n"},
+		// What isn't decided is said whatever a script does with its errors, and nothing goes by it.
+		{argv: "sh -c:for p in 80 25; do nc -zv -w1 cart $p >/dev/null 2>&1; echo $p $?; done", stdout: "80 0\n25 126\n", stderr: uncaptured("cart", 25)},
+		{argv: "sh -c:nc -zv cart 25; true; echo over", stdout: "over\n", stderr: uncaptured("cart", 25)},
+		{argv: "sh -c:nc -z cart 25 || echo closed", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:nc -z cart 25 2>/dev/null && echo open || echo closed; echo over", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:if nc -z cart 25; then echo open; else echo closed; fi", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:if ! nc -z cart 25 >/dev/null 2>&1; then echo closed; fi", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:nc -zv cart 25 2>&1 | grep -q succeeded && echo open || echo closed", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:nc -zv cart 25 2>/dev/null | cat", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:x=$(nc -zv cart 25 2>&1); echo $x", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:nc -z cart 25; [ $? -eq 0 ] && echo open || echo closed", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:nc -z cart 25; rc=$?; if [ $rc -ne 0 ]; then echo closed; fi", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:until nc -z cart 25; do echo again; done", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:f() { nc -z cart 25; }; f || echo closed", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:sh -c \"nc -z cart 25\" || echo closed", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "sh -c:(true && nc -z cart 25); { nc -z redis-0.redis 6379; }; case a in a) nc -z cart 25;; esac; echo over", stdout: "over\n", stderr: uncaptured("cart", 25) + uncaptured("cart", 25)},
+		{argv: "sh -c:command -v psql || echo none", stderr: "kubecase: not captured: whether the container has psql\n", code: 126},
+		{argv: "sh -c:[ -f /app/config ] && echo there || echo none", stderr: "kubecase: not captured: the file /app/config of container \"tools\" of pod \"toolbox\"\n", code: 126},
+		{argv: "sh -c:[ -f /etc/app/none ] && echo there || echo none", stdout: "none\n"},
+		{argv: "sh -c:grep x </app/config || echo none", stderr: "kubecase: not captured: the file /app/config of container \"tools\" of pod \"toolbox\"\n", code: 126},
+		{argv: "sh -c:echo lost: $LOST", stderr: "kubecase: not captured: the value of LOST: the secret \"lost\"\n", code: 126},
+		{argv: "sh -c:env | grep ^KEY", stdout: "KEY=v\n", stderr: "kubecase: not captured: the value of LOST: the secret \"lost\"\n"},
+		{argv: "sh -c:env 2>/dev/null | grep -c LOST", stdout: "0\n", stderr: "kubecase: not captured: the value of LOST: the secret \"lost\"\n", code: 1},
+		// Connections of bash's own.
+		{argv: "bash -c:(echo > /dev/tcp/cart/80) && echo open || echo closed", stdout: "open\n"},
+		{argv: "bash -c:(echo > /dev/tcp/email/25) 2>/dev/null && echo open || echo closed", stdout: "closed\n"},
+		{argv: "bash -c:timeout 3 bash -c \"</dev/tcp/cart/80\" && echo open", stdout: "open\n"},
+		{argv: "bash -c:timeout 3 bash -c \"</dev/tcp/cart/25\" && echo open || echo closed", stderr: uncaptured("cart", 25), code: 126},
+		{argv: "bash -c:cat < /dev/tcp/cart/80", stderr: "kubecase: not captured: what comes over /dev/tcp/cart/80: only that a connection can be opened\n", code: 126},
+		{argv: "sh -c:echo > /dev/tcp/cart/80 && echo open", stderr: "kubecase: not captured: whether the shell sh takes /dev/tcp/cart/80 for a connection\n", code: 126},
 		{argv: "sh -c:echo $A-$1 x", stdout: "1- x\n"},
 		{argv: "sh -c:if [ -f /etc/app/k ]; then cat /etc/app/k; fi", stdout: "v"},
 		{argv: "sh -c:echo x > /tmp/y", stderr: "open /tmp/y: read-only file system\n", code: 1},
@@ -173,8 +208,8 @@ func TestCommands(t *testing.T) {
 		t.Run(test.argv, func(t *testing.T) {
 			words, script, _ := strings.Cut(test.argv, ":")
 			argv := strings.Fields(test.argv)
-			if words == "sh -c" {
-				argv = []string{"sh", "-c", script}
+			if shell, ok := strings.CutSuffix(words, " -c"); ok {
+				argv = []string{shell, "-c", script}
 			}
 			stdout, stderr, code, err := run(t, c, "toolbox", test.stdin, argv...)
 			if err != nil {

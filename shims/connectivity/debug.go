@@ -46,11 +46,12 @@ func AttachDebug(w http.ResponseWriter, req *http.Request, t Target, report func
 			argv = []string{"sh"}
 		}
 		out, whole := &capture{limit: keptOutput}, &capture{limit: maxOutput}
-		code, err := c.exec(ctx, argv, streams{stdin: s.stdin, stdout: whole.tee(out.tee(s.stdout)), stderr: whole.tee(out.tee(s.stderr))})
+		lacks := &lack{}
+		code, err := c.exec(ctx, argv, streams{stdin: s.stdin, stdout: whole.tee(out.tee(s.stdout)), stderr: whole.tee(out.tee(s.stderr)), lack: lacks})
 		if err != nil {
 			return code, err
 		}
-		report(Run{Output: out.text(), ExitCode: code, NotCaptured: leftOpen(code, out.text())})
+		report(Run{Output: out.text(), ExitCode: code, NotCaptured: lacks.count() > 0})
 		ended(code, []byte(whole.text()))
 		return 0, nil // who attaches isn't told how the command ended
 	})

@@ -87,16 +87,31 @@ func (c *container) script(ctx context.Context, shell, script string, params []s
 	if why := tooMuch(parsed); why != "" {
 		return notCaptured(s, "what a script with %s does", why)
 	}
-	env, _ := c.variables()
+	known, unknown := c.variables()
 	files := c.files()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	run := &scriptRun{container: c, shell: shell, lack: s.lack, plain: plainCommands(parsed), ctx: ctx, end: end}
+	errs := &errorWriter{s.stderr, run}
+	s.lack.shows(errs, s.stderr)
+	env := environ{
+		Environ: expand.ListEnviron(append(known, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")...), run: run, undecided: map[string]string{}, stderr: errs,
+	}
+	for _, v := range unknown {
+		env.undecided[v.name] = v.undecided
+	}
 	runner, err := interp.New(
-		interp.Env(expand.ListEnviron(append(env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")...)),
+		interp.Env(env),
 		interp.Params(append([]string{"--"}, params...)...),
-		interp.StdIO(s.stdin, s.stdout, s.stderr),
-		interp.CallHandler(c.call),
-		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return c.program }),
+		interp.StdIO(s.stdin, s.stdout, errs),
+		interp.CallHandler(run.call),
+		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return run.program }),
 		interp.OpenHandler(func(ctx context.Context, name string, flag int, _ os.FileMode) (io.ReadWriteCloser, error) {
-			return openFile(files, absolute(interp.HandlerCtx(ctx).Dir, name), flag)
+			if file, ok, err := run.device(ctx, name); ok {
+				return file, err
+			}
+			file, err := openFile(files, absolute(interp.HandlerCtx(ctx).Dir, name), flag)
+			return file, run.decided(ctx, err)
 		}),
 		interp.ReadDirHandler2(func(_ context.Context, name string) ([]fs.DirEntry, error) {
 			var out []fs.DirEntry
@@ -109,14 +124,14 @@ func (c *container) script(ctx context.Context, shell, script string, params []s
 		}),
 		interp.StatHandler(func(ctx context.Context, name string, _ bool) (fs.FileInfo, error) {
 			i, err := files.stat(absolute(interp.HandlerCtx(ctx).Dir, name))
-			if err != nil {
+			if run.decided(ctx, err) != nil {
 				return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
 			}
 			return i, nil
 		}),
 		interp.AccessHandler(func(ctx context.Context, name string, _ interp.AccessMode) error {
 			_, err := files.stat(absolute(interp.HandlerCtx(ctx).Dir, name))
-			return err
+			return run.decided(ctx, err)
 		}),
 	)
 	if err != nil {
@@ -126,10 +141,11 @@ func (c *container) script(ctx context.Context, shell, script string, params []s
 	if c.spec.WorkingDir != "" {
 		runner.Dir = path.Clean("/" + c.spec.WorkingDir)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go watchMemory(ctx, cancel)
+	go watchMemory(ctx, func() { end(nil) })
 	err = runner.Run(ctx, parsed)
+	if run.stopped() {
+		return NotCapturedCode
+	}
 	if status, ok := interp.IsExitStatus(err); ok {
 		return int(status)
 	}
@@ -233,7 +249,10 @@ func longNumber(text string) bool {
 
 // call sees every command of a script before it runs: builtins that would look at this
 // machine are the interpreter's own.
-func (c *container) call(_ context.Context, args []string) ([]string, error) {
+func (r *scriptRun) call(_ context.Context, args []string) ([]string, error) {
+	if r.stopped() {
+		return nil, errStopped
+	}
 	switch args[0] {
 	case "command", "type":
 		// `command NAME ARG...` runs it; with -v it asks where it is.
@@ -251,9 +270,10 @@ func (c *container) call(_ context.Context, args []string) ([]string, error) {
 }
 
 // program runs a command of a script that isn't a builtin.
-func (c *container) program(ctx context.Context, args []string) error {
+func (r *scriptRun) program(ctx context.Context, args []string) error {
 	h := interp.HandlerCtx(ctx)
-	s := streams{stdin: h.Stdin, stdout: h.Stdout, stderr: h.Stderr}
+	s := streams{stdin: h.Stdin, stdout: h.Stdout, stderr: h.Stderr, lack: r.lack}
+	before := r.lack.count()
 	if s.stdin == nil {
 		s.stdin = strings.NewReader("")
 	}
@@ -264,15 +284,19 @@ func (c *container) program(ctx context.Context, args []string) error {
 	case "kubecase-which":
 		code = which(args[1:], s)
 	default:
-		run, err := c.captured(args)
+		run, err := r.captured(args)
 		if err == nil && run != nil && !strings.Contains(run.Stderr, "unable to start container process") {
-			code, err = c.play(run, s)
+			code, err = r.play(run, s)
 		} else {
-			code = c.command(ctx, args, s)
+			code = r.command(ctx, args, s)
 		}
 		if err != nil {
 			return interp.NewExitStatus(1)
 		}
+	}
+	if r.lack.count() > before && !r.plain[h.Pos] {
+		r.end(errStopped)
+		return errStopped
 	}
 	if code != 0 {
 		return interp.NewExitStatus(uint8(code))
