@@ -113,12 +113,16 @@ func TestLine(t *testing.T) {
 	if want := `{"at":"2031-03-01T11:00:00Z"}`; body != want {
 		t.Errorf("the client got %s, want %s", body, want)
 	}
-	raw, err := os.ReadFile(filepath.Join(l.Dir(), recorder.AuditFile))
-	if err != nil {
-		t.Fatal(err)
+	var raw []byte
+	for _, name := range []string{recorder.AuditFile, recorder.TailFile} {
+		text, err := os.ReadFile(filepath.Join(l.Dir(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = append(raw, text...)
 	}
-	if bytes.Contains(raw, []byte("secret")) {
-		t.Errorf("a credential is on record: %s", raw)
+	if !bytes.Contains(raw, []byte("kubectl/v1.34.1")) || bytes.Contains(raw, []byte("secret")) {
+		t.Errorf("no line, or a credential, is on record: %s", bytes.Trim(raw, "\x00"))
 	}
 	requests := recorded(t, l)
 	if len(requests) != 1 {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,9 @@ import (
 const (
 	// AuditFile holds one audit.k8s.io/v1 Event per line.
 	AuditFile = "audit.jsonl"
+	// TailFile holds the newest lines of a record that is open, or whose process was killed,
+	// until they are in AuditFile: see tail.go. Events reads both.
+	TailFile = "audit.tail"
 	// TornFile keeps what repairs cut off.
 	TornFile = "audit.torn"
 	// streamsFolder holds the bodies of responses that are still being sent.
@@ -36,6 +40,8 @@ const (
 	// lineLimit bounds a line that is read, in bytes. Written ones are shorter: all
 	// their parts are bounded.
 	lineLimit = 8 << 20
+	// moveInterval is how long lines wait for others before they are moved to AuditFile.
+	moveInterval = 20 * time.Millisecond
 )
 
 // Options say how an episode is recorded.
@@ -70,7 +76,7 @@ type Repair struct {
 }
 
 // Log is an episode's record in a folder. One process has it open at a time;
-// within, it is safe for concurrent use. A line is written with one write, before
+// within, it is safe for concurrent use. A line is in one of the record's files before
 // the response that it is about is complete, so that a kill loses no response
 // that a client has got. (Power loss may: nothing is synced.)
 type Log struct {
@@ -83,9 +89,16 @@ type Log struct {
 	// size of the record; it grows under mu.
 	size atomic.Int64
 
-	mu     sync.Mutex
+	// moving is held while AuditFile is written to; who needs both takes it first.
+	moving sync.Mutex
 	file   *os.File
+	// mu keeps the tail.
+	mu     sync.Mutex
+	tail   *tail // nil where no file can be mapped
 	broken error
+	// mover moves the tail's lines a moment after the first of them came.
+	mover    *time.Timer
+	expected bool
 }
 
 // ErrInUse says that another Log has the record open.
@@ -126,6 +139,11 @@ func Open(dir string, o Options) (*Log, error) {
 	if err := l.mend(); err != nil {
 		return nil, errors.Join(fmt.Errorf("recorder: repairing %s: %w", dir, err), file.Close())
 	}
+	l.mover = time.AfterFunc(time.Hour, l.move)
+	l.mover.Stop()
+	if l.tail, err = newTail(dir, l.size.Load()); err != nil {
+		l.tail = nil // lines are written to AuditFile then, which tells if it can't be
+	}
 	return l, nil
 }
 
@@ -137,18 +155,25 @@ func (l *Log) Dir() string { return l.dir }
 
 // Close ends the record. Responses that are still under way fail.
 func (l *Log) Close() error {
+	l.moving.Lock()
+	defer l.moving.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
 		return nil
 	}
-	err := l.file.Close()
-	l.file, l.broken = nil, errors.New("recorder: the record is closed")
+	l.mover.Stop()
+	err := errors.Join(l.emptyTail(), l.tail.close(), l.file.Close())
+	l.file, l.tail, l.broken = nil, nil, errors.New("recorder: the record is closed")
 	return err
 }
 
-// mend cuts off what follows the last good line, and ends interrupted streams.
+// mend puts in the lines that a killed process left in its tail, cuts off what follows the last
+// good line, and ends interrupted streams.
 func (l *Log) mend() error {
+	if err := l.takeTail(); err != nil {
+		return err
+	}
 	open := map[string]auditv1.Event{}
 	var order []string
 	good, err := scanLines(l.file, func(line []byte) bool {
@@ -190,6 +215,33 @@ func (l *Log) mend() error {
 		l.repair.Interrupted = append(l.repair.Interrupted, id)
 	}
 	return l.removeStreams()
+}
+
+// takeTail moves the lines of a killed process from TailFile to AuditFile.
+func (l *Log) takeTail() error {
+	record, err := openRecord(l.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = record.Close() }()
+	size, err := l.file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := record.file.Seek(size, io.SeekStart); err != nil {
+		return err
+	}
+	record.offset = size
+	if _, err := io.Copy(l.file, record); err != nil {
+		return errors.Join(err, l.file.Truncate(size)) // the tail has it still
+	}
+	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(l.dir, TailFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // cut moves everything from offset on to TornFile.
@@ -253,8 +305,7 @@ func streamName(id string) string {
 // lines are buffers for lines.
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
-// append writes one line with one write. A write that fails half-way is taken
-// back; where that fails too, the record takes nothing more.
+// append writes one line, or nothing.
 func (l *Log) append(event *auditv1.Event) error {
 	return l.appendWith(func(b []byte) ([]byte, error) { return appendLine(b, event) })
 }
@@ -270,11 +321,47 @@ func (l *Log) appendWith(write func([]byte) ([]byte, error)) error {
 	if cap(line) <= pooledLimit {
 		*scratch = line
 	}
+	if ok, err := l.putLine(line); ok || err != nil {
+		return err
+	}
+	l.moving.Lock()
+	defer l.moving.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken != nil {
 		return l.broken
 	}
+	if err := l.emptyTail(); err != nil {
+		return fmt.Errorf("recorder: %w", err)
+	}
+	return l.writeLine(line)
+}
+
+// putLine puts a line into the tail, if there is room.
+func (l *Log) putLine(line []byte) (ok bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return false, l.broken
+	}
+	if ok, err = l.tail.put(line); !ok || err != nil {
+		if err != nil {
+			err = fmt.Errorf("recorder: %w", err)
+			l.broken = err
+		}
+		return ok, err
+	}
+	l.size.Add(int64(len(line)))
+	if !l.expected {
+		l.expected = true
+		l.mover.Reset(moveInterval)
+	}
+	return true, nil
+}
+
+// writeLine writes a line to AuditFile itself, with one write. One that fails half-way is taken
+// back; where that fails too, the record takes nothing more. The tail is empty.
+func (l *Log) writeLine(line []byte) error {
 	n, err := l.file.Write(line)
 	if err != nil {
 		if n > 0 {
@@ -285,7 +372,39 @@ func (l *Log) appendWith(write func([]byte) ([]byte, error)) error {
 		return fmt.Errorf("recorder: %w", err)
 	}
 	l.size.Add(int64(n))
-	return nil
+	return l.tail.empty(l.size.Load())
+}
+
+// move writes the tail's lines to AuditFile. Those that can't be written stay in the tail; who puts
+// the line for which there is no room any more gets the error.
+func (l *Log) move() {
+	l.moving.Lock()
+	defer l.moving.Unlock()
+	l.mu.Lock()
+	l.expected = false
+	waiting := l.tail.waiting()
+	l.mu.Unlock()
+	if len(waiting) == 0 {
+		return
+	}
+	n, _ := l.file.Write(waiting)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail.moved += n
+}
+
+// emptyTail moves what the tail holds and makes room in it. Both locks are held.
+func (l *Log) emptyTail() error {
+	waiting := l.tail.waiting()
+	if l.tail == nil || l.tail.used == 0 {
+		return nil
+	}
+	n, err := l.file.Write(waiting)
+	l.tail.moved += n
+	if err != nil {
+		return err
+	}
+	return l.tail.empty(l.size.Load())
 }
 
 // full reports whether the record takes no more requests.

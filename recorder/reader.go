@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"iter"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -25,7 +24,7 @@ const requestsLimit = 1 << 20
 func Events(dir string) iter.Seq2[auditv1.Event, error] {
 	return func(yield func(auditv1.Event, error) bool) {
 		path := filepath.Join(dir, AuditFile)
-		f, err := os.Open(path)
+		f, err := openRecord(dir)
 		if err != nil {
 			yield(auditv1.Event{}, fmt.Errorf("recorder: %w", err))
 			return
