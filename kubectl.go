@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -59,6 +61,8 @@ func (a *app) kubectl(args []string) int {
 		fmt.Fprintln(a.err, "kubecase: KUBECONFIG is not set, and the user's own is never read: copy the export line that 'kubecase serve' prints, or use 'kubecase shell CASE'")
 		return exitUsage
 	}
+	// kubectl handles signals where it means to, and else they end it.
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	stampKubectl()
 	if name, ok := a.lookup(throughVariable); ok && strings.HasPrefix(name, "kubectl") {
 		os.Args[0] = name // client-go takes the user agent's name from it

@@ -25,6 +25,7 @@ import (
 	"github.com/kubecase/kubecase/fixtures/clock"
 	"github.com/kubecase/kubecase/recorder"
 	"github.com/kubecase/kubecase/shims/alerts"
+	"github.com/kubecase/kubecase/shims/connectivity"
 	"github.com/kubecase/kubecase/shims/logs"
 	"github.com/kubecase/kubecase/shims/metrics"
 	"github.com/kubecase/kubecase/shims/source"
@@ -77,7 +78,7 @@ func newServices(syntheticMetrics bool) services {
 
 // newAPI is an API server through which the services are reached, too.
 func (s services) newAPI(done <-chan struct{}) *apiserver.Server {
-	connect := connections{site: s.site}
+	connect := connections{services: s}
 	return apiserver.New(apiserver.Config{Logs: logs.Source{}, Connect: connect, Debug: connect, Done: done, Observer: observer{}})
 }
 
@@ -107,12 +108,25 @@ func (s service) captured(c *fixtures.Case) bool {
 // site implements connectivity.Site: the services are behind the pods that run their
 // images, and behind the Services that lead there.
 func (s services) site(c *fixtures.Case, k clock.Clock, kind, namespace, name, port string) http.Handler {
-	for _, one := range s {
-		if one.captured(c) && one.isAt(c, kind, namespace, name, port) {
-			return one.handler(c, k)
+	return s.recordedSite(nil)(c, k, kind, namespace, name, port)
+}
+
+// recordedSite is site for what goes over the connection of an exchange: its requests are on
+// record as those to the services' own URLs are.
+func (s services) recordedSite(x *recorder.Exchange) connectivity.Site {
+	return func(c *fixtures.Case, k clock.Clock, kind, namespace, name, port string) http.Handler {
+		for _, one := range s {
+			if one.captured(c) && one.isAt(c, kind, namespace, name, port) {
+				return x.Through(one.handler(c, k), one.recorded(k))
+			}
 		}
+		return nil
 	}
-	return nil
+}
+
+// recorded is how requests to the service are recorded.
+func (s service) recorded(k clock.Clock) recorder.Source {
+	return recorder.Source{Name: s.source, Unshift: s.unshift(k)}
 }
 
 // isAt reports whether the service answers at a port: a number or a name, empty for the
@@ -210,7 +224,7 @@ func (m *mount) open(s services, c *fixtures.Case, e *apiserver.Episode, log *re
 	for _, one := range s {
 		h := withToken(e.Token, one.handler(c, e.Clock))
 		if log != nil {
-			h = log.Handler(h, recorder.Source{Name: one.source, Unshift: one.unshift(e.Clock)})
+			h = log.Handler(h, one.recorded(e.Clock))
 		}
 		handlers[one.prefix] = http.StripPrefix(one.prefix, h)
 	}

@@ -34,7 +34,7 @@ func (connector) Connect(w http.ResponseWriter, req *http.Request, c apiserver.C
 		}
 		return connectivity.Attach(w, req, target)
 	case "portforward":
-		return connectivity.PortForward(w, req, target, nil)
+		return connectivity.PortForward(w, req, target, connectivity.Forwarding{})
 	}
 	kind := map[string]string{"services": "Service", "pods": "Pod"}[c.Resource]
 	if kind == "" {

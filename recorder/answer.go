@@ -259,9 +259,12 @@ func (a *answer) classify() {
 		a.class = Refused
 	case code == 404 && a.named && a.reason == string(metav1.StatusReasonNotFound):
 		a.class = NotFound
-	case code >= 400 && a.subresource() == "proxy" && (code != 404 || !a.status):
+	case code >= 400 && (a.subresource() == "proxy" && (code != 404 || !a.status) || a.Source() == Forwarded):
 		// What a proxy can't reach, or what the application answers, is the finding.
 		a.class = Delivered
+	case a.subresource() == "portforward" && a.Annotations[KeyAnswers] == "0":
+		// kubectl forwards a port whether anybody listens or not.
+		a.class, a.message = Failed, "nothing came through the forwarded port"
 	case code == 0 || code >= 400 || aborted:
 		a.class = Failed
 	default:

@@ -299,6 +299,11 @@ func TestCalls(t *testing.T) {
 			{at: 0.1, request: "POST /api/v1/namespaces/shop/pods/web-1/exec?command=nc&command=-zv&command=-w&command=3&command=cart.backend.svc.cluster.local&command=8080&container=app&stdout=true",
 				headers: kubectl("s1", "exec"), status: 101, said: []string{recorder.KeyExitCode, "1", recorder.KeyOutput, "refused"}},
 			{at: 1, request: "POST /api/v1/namespaces/shop/pods/web-1/portforward", headers: kubectl("s2", "port-forward"), status: 101, said: []string{recorder.KeyPort, "80"}},
+			{at: 1.5, request: "POST /api/v1/namespaces/shop/pods/web-1/portforward", headers: kubectl("s20", "port-forward"), status: 101, said: []string{recorder.KeyPort, "80,81", recorder.KeyAnswers, "2"}},
+			{at: 1.6, request: "POST /api/v1/namespaces/shop/pods/web-1/portforward", headers: kubectl("s21", "port-forward"), status: 101, said: []string{recorder.KeyPort, "82", recorder.KeyAnswers, "0"}},
+			{at: 1.7, request: "POST /api/v1/namespaces/shop/pods/web-1/portforward", headers: kubectl("s22", "port-forward"), status: 101, said: []string{recorder.KeyPort, "83", recorder.KeyAnswers, "0", recorder.KeyNotCaptured, "true"}},
+			{at: 1.8, source: recorder.Forwarded, request: "/health", headers: agent("curl/8.5.0"), status: 503, kind: "text/plain", body: "overloaded",
+				said: []string{recorder.KeyTool, "T6", recorder.KeyArgs, `{"namespace":"shop","pod":"web-1","port":"80"}`}},
 			{at: 2, request: "/api/v1/namespaces/shop/services/http:cart:8080/proxy/health", headers: kubectl("s3", "get"), status: 503, body: strings.Replace(denied, "Forbidden", "ServiceUnavailable", 1)},
 			{at: 3, request: "/api/v1/nodes/n1/proxy/logs/?query=kubelet", headers: kubectl("s4", "get"), kind: "text/plain", body: "a\nb\n"},
 			{at: 4, request: "/api/v1/nodes/n1/proxy/healthz", headers: kubectl("s5", "get"), kind: "text/plain", body: "ok"},
@@ -307,6 +312,10 @@ func TestCalls(t *testing.T) {
 				said: []string{recorder.KeyExitCode, "126", recorder.KeyOutput, "not captured", recorder.KeyNotCaptured, "true"}},
 		}, "delivered kubectl: kubectl exec\n  T6{namespace=backend service=cart port=8080} delivered: exit 1\n" +
 			"delivered kubectl: kubectl port-forward\n  T6{namespace=shop service=web port=80} delivered:\n" +
+			"delivered kubectl: kubectl port-forward\n  T6{namespace=shop service=web port=80} delivered:\n  T6{namespace=shop service=web port=81} delivered:\n" +
+			"failed kubectl: kubectl port-forward\n  T6{namespace=shop service=web port=82} failed:\n" +
+			"unsupported kubectl: kubectl port-forward\n  T6{namespace=shop service=web port=83} unsupported:\n" +
+			"delivered curl: GET /health\n  T6{namespace=shop service=web port=80} delivered:\n" +
 			"delivered kubectl: kubectl get\n  T6{namespace=shop service=cart port=8080} delivered: 503 ServiceUnavailable\n" +
 			"delivered kubectl: kubectl get\n  T10{node=n1 component=kubelet} delivered: [\"a\" \"b\"]\n" +
 			"delivered kubectl: kubectl get\n  T10{node=n1 component=kubelet} delivered:\n" +

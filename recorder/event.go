@@ -64,8 +64,10 @@ const (
 	// KeyNotCaptured is "true" for a command in a container of which the case doesn't say what
 	// it comes to.
 	KeyNotCaptured = "kubecase/not-captured"
-	// KeyPort is the port that a port-forward was asked for.
-	KeyPort = "kubecase/port"
+	// KeyPort are the ports, with commas, that were connected to through a port-forward, KeyAnswers how many HTTP answers
+	// came through it, each of which is a request of its own on record.
+	KeyPort    = "kubecase/port"
+	KeyAnswers = "kubecase/answers"
 )
 
 const (

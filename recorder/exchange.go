@@ -3,6 +3,7 @@ package recorder
 import (
 	"context"
 	"maps"
+	"net/http"
 	"reflect"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 // answers the request says through it what can't be seen from outside. Its methods
 // may be called on nil, which is what FromContext returns where nothing is recorded.
 type Exchange struct {
+	log          *Log
 	mu           sync.Mutex
 	key          any
 	user         authnv1.UserInfo
@@ -88,6 +90,19 @@ func (x *Exchange) SetUser(user authnv1.UserInfo, impersonated *authnv1.UserInfo
 	x.mu.Lock()
 	x.user, x.impersonated = user, impersonated
 	x.mu.Unlock()
+}
+
+// Through records what is asked over the exchange's own connection, which was taken over, as
+// requests of their own, by the same user.
+func (x *Exchange) Through(next http.Handler, source Source) http.Handler {
+	if x == nil || x.log == nil {
+		return next
+	}
+	return x.log.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, impersonated, _, _ := x.saidOf()
+		FromContext(r.Context()).SetUser(user, impersonated)
+		next.ServeHTTP(w, r)
+	}), source)
 }
 
 // keptAs is the key that SameAs was told; nil for none.

@@ -38,6 +38,9 @@ const Kubernetes = "kubernetes"
 // Tools is the Source name of the diagnostic tools.
 const Tools = "tools"
 
+// Forwarded is the Source name of what is asked through a forwarded port and is no shim's.
+const Forwarded = "forwarded"
+
 // requestInfo reads paths as Kubernetes' own server does.
 var requestInfo = request.RequestInfoFactory{
 	APIPrefixes:          sets.NewString("api", "apis"),
@@ -58,7 +61,7 @@ func (l *Log) Handler(next http.Handler, source Source) http.Handler {
 			refuse(w)
 			return
 		}
-		x := &Exchange{}
+		x := &Exchange{log: l}
 		rec := &recording{ResponseWriter: w, log: l, source: source, exchange: x, request: r}
 		rec.at.arrived(l, r.Header)
 		if r.Body != nil && r.Body != http.NoBody {

@@ -19,6 +19,10 @@ func (d *deriver) told(a *answer, tool Tool) []Use {
 			u.Args = map[string]string{"args": raw}
 		}
 	}
+	if pod := u.Args["pod"]; tool == CheckConnectivity && pod != "" && u.Args["service"] == "" {
+		u.Args["service"] = d.service(u.Args["namespace"], pod)
+		delete(u.Args, "pod")
+	}
 	_, body := d.bodies(a)
 	if strings.HasPrefix(a.Annotations[KeyContentType], ResponseType) {
 		var r Response

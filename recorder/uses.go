@@ -202,11 +202,15 @@ func (d *deriver) map1(a *answer) []Use {
 	case "exec", "attach":
 		return d.exec(a)
 	case "portforward":
-		port := a.Annotations[KeyPort]
-		if port == "" {
-			port, _, _ = strings.Cut(a.query.Get("ports"), ",")
+		ports := a.Annotations[KeyPort]
+		if ports == "" {
+			ports = a.query.Get("ports")
 		}
-		return []Use{connectivity(a, ref.Namespace, d.service(ref.Namespace, ref.Name), port)}
+		var out []Use
+		for _, port := range strings.Split(ports, ",") {
+			out = append(out, connectivity(a, ref.Namespace, d.service(ref.Namespace, ref.Name), port))
+		}
+		return out
 	case "proxy":
 		return d.proxy(a)
 	}

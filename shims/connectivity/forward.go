@@ -9,14 +9,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
@@ -160,8 +163,27 @@ func (n *network) hasEndpoints(s *corev1.Service) bool {
 	})
 }
 
+// Forwarding says what a port-forward is part of. Its functions may be nil.
+type Forwarding struct {
+	// Site is what answers besides captured HTTP.
+	Site Site
+	// Page is put around what answers captured HTTP at a port.
+	Page func(h http.Handler, port string) http.Handler
+	// Ended is called with what came through, once nothing can come any more.
+	Ended func(Forwarded)
+}
+
+// Forwarded is what came through a port-forward.
+type Forwarded struct {
+	// Ports are those that were connected to, in this order.
+	Ports []string
+	// Answers is the number of HTTP answers, Refused that of connections and questions of which
+	// nothing was captured.
+	Answers, Refused int
+}
+
 // PortForward serves a pod's ports to kubectl port-forward: those whose HTTP was captured.
-func PortForward(w http.ResponseWriter, req *http.Request, t Target, site Site) error {
+func PortForward(w http.ResponseWriter, req *http.Request, t Target, of Forwarding) error {
 	pod, err := decode[corev1.Pod](t.Case, pods, t.Namespace, t.Pod)
 	if err != nil {
 		return err
@@ -169,7 +191,10 @@ func PortForward(w http.ResponseWriter, req *http.Request, t Target, site Site) 
 	if pod == nil {
 		return apierrors.NewNotFound(pods.GroupResource(), t.Pod)
 	}
-	f := &forwarder{Target: t, pod: pod, site: site}
+	f := &forwarder{Target: t, pod: pod, of: of, remote: req.RemoteAddr}
+	if of.Ended != nil {
+		defer func() { of.Ended(f.came()) }()
+	}
 	serve := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		options := &portforward.V4Options{}
 		for _, port := range req.URL.Query()["ports"] {
@@ -189,23 +214,63 @@ func PortForward(w http.ResponseWriter, req *http.Request, t Target, site Site) 
 
 type forwarder struct {
 	Target
-	pod  *corev1.Pod
-	site Site
+	pod    *corev1.Pod
+	of     Forwarding
+	remote string
+
+	mu      sync.Mutex
+	through Forwarded
 }
+
+// note changes what came through.
+func (f *forwarder) note(change func(*Forwarded)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.through)
+}
+
+// came is what came through so far.
+func (f *forwarder) came() Forwarded {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := f.through
+	out.Ports = slices.Clone(out.Ports)
+	return out
+}
+
+// maxPorts are the ports of one port-forward that are told of.
+const maxPorts = 64
 
 // PortForward implements portforward.PortForwarder: one connection to a port. It speaks
 // HTTP, of which the case has answers, or ends with what wasn't captured.
-func (f *forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+func (f *forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) (err error) {
 	defer stream.Close()
+	defer func() {
+		// Nobody else catches what a handler aborts an answer with.
+		if p := recover(); p != nil {
+			err = fmt.Errorf("port %d of pod %q: the answer was aborted", port, f.Pod)
+			if p != http.ErrAbortHandler {
+				utilruntime.HandleErrorWithContext(ctx, fmt.Errorf("%v", p), "What answers at a forwarded port panicked", "stack", string(debug.Stack()))
+			}
+		}
+	}()
 	number := strconv.Itoa(int(port))
+	f.note(func(f *Forwarded) {
+		if !slices.Contains(f.Ports, number) && len(f.Ports) < maxPorts {
+			f.Ports = append(f.Ports, number)
+		}
+	})
 	var handler http.Handler
-	if f.site != nil {
-		handler = f.site(f.Case, f.Clock, "Pod", f.Namespace, f.Pod, number)
+	if f.of.Site != nil {
+		handler = f.of.Site(f.Case, f.Clock, "Pod", f.Namespace, f.Pod, number)
 	}
 	if handler == nil {
-		handler = f.answers(number)
+		if handler = f.answers(number); handler != nil && f.of.Page != nil {
+			handler = f.of.Page(handler, number)
+		}
 	}
 	if handler == nil {
+		f.note(func(f *Forwarded) { f.Refused++ })
 		return fmt.Errorf("port %d of pod %q was not captured", port, f.Pod)
 	}
 	in := bufio.NewReader(stream)
@@ -218,7 +283,15 @@ func (f *forwarder) PortForward(ctx context.Context, _, _ string, port int32, st
 			return fmt.Errorf("port %d of pod %q answers HTTP only, as far as it was captured", port, f.Pod)
 		}
 		answer := &buffered{header: http.Header{}, status: http.StatusOK}
+		req.RemoteAddr = f.remote
 		handler.ServeHTTP(answer, req.WithContext(ctx))
+		f.note(func(f *Forwarded) {
+			if answer.status == http.StatusNotImplemented {
+				f.Refused++
+			} else {
+				f.Answers++
+			}
+		})
 		_, _ = io.Copy(io.Discard, io.LimitReader(req.Body, maxOutput)) // what is left of it
 		response := &http.Response{
 			StatusCode: answer.status, ProtoMajor: 1, ProtoMinor: 1, Header: answer.header, Request: req,
