@@ -12,8 +12,11 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 
 // TestMain makes this test binary also kubecase, and the kubectl that is built
 // into it, for the scripts.
+// unrecordedProgram is kubecase without its recorder, for BenchmarkRecordedServer.
+const unrecordedProgram = "kubecase-unrecorded"
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"kubecase": main, "kubectl": main})
+	testscript.Main(m, map[string]func(){"kubecase": main, "kubectl": main, unrecordedProgram: func() { unrecorded = true; main() }})
 }
 
 // TestScripts runs testdata/script: what a person types, and what comes back.

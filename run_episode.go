@@ -404,10 +404,16 @@ func (r *episodeRecording) wrap(next http.Handler) http.Handler {
 	return r
 }
 
+// unrecorded is set by the benchmark that asks what recording costs.
+var unrecorded bool
+
 func (r *episodeRecording) begin(log *recorder.Log, token, dir string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.recorded = log.Handler(r.next, recorder.Source{Name: recorder.Kubernetes})
+	if unrecorded {
+		r.recorded = r.next
+	}
 	r.token, r.dir = token, dir
 }
 

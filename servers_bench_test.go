@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -93,17 +94,26 @@ func BenchmarkServers(b *testing.B) {
 		firstProcesses, firstEpisodes, table)
 }
 
-// BenchmarkRecordedServer compares a kubecase that serves with one that runs an agent, and
-// records: processes of their own, which take turns, so that both see the same machine.
+// BenchmarkRecordedServer compares a kubecase that runs an agent, and records what it asks, with one that
+// does the same and doesn't record: processes of their own, which take turns, so that both see the
+// same machine. Two of each, so that what two like processes differ by is seen, too.
 func BenchmarkRecordedServer(b *testing.B) {
 	const name = "shop-nodes"
-	plain, recorded := startKubecase(b, name), startRecorded(b, name)
+	var servers []*comparedServer
+	for _, s := range []struct{ name, program string }{{"bare", unrecordedProgram}, {"recorded", "kubecase"}, {"bare-2", unrecordedProgram}, {"recorded-2", "kubecase"}} {
+		servers = append(servers, startRun(b, s.name, s.program, name))
+	}
 	requests := slices.Clone(serverRequests)
 	requests = append(requests, struct{ name, path, accept string }{"log", "/api/v1/namespaces/shop/pods/" + podWithLog(b, name) + "/log", "*/*"})
 	for _, r := range requests {
-		took := inTurns(b, r.name, r.path, r.accept, plain, recorded)
-		without, with := percentile(took[0], 50), percentile(took[1], 50)
-		fmt.Printf("%-24s %.3f ms, recorded %.3f ms: %+.1f %%\n", r.name, milliseconds(without), milliseconds(with), 100*float64(with-without)/float64(without))
+		took := inTurns(b, r.name, r.path, r.accept, servers...)
+		share := func(of, without []time.Duration) float64 {
+			bare := percentile(without, 50)
+			return 100 * float64(percentile(of, 50)-bare) / float64(bare)
+		}
+		without, with := slices.Concat(took[0], took[2]), slices.Concat(took[1], took[3])
+		fmt.Printf("%-24s %.3f ms, recorded %.3f ms: %+.1f %%; two that don't record differ by %.1f %%, two that do by %.1f %%\n",
+			r.name, milliseconds(percentile(without, 50)), milliseconds(percentile(with, 50)), share(with, without), math.Abs(share(took[2], took[0])), math.Abs(share(took[3], took[1])))
 	}
 }
 
@@ -194,7 +204,12 @@ func (s *comparedServer) get(b *testing.B, path, accept string) []byte {
 // record, until the benchmark ends.
 func startRecorded(b *testing.B, name string) *comparedServer {
 	b.Helper()
-	program, err := exec.LookPath("kubecase")
+	return startRun(b, "recorded", "kubecase", name)
+}
+
+func startRun(b *testing.B, as, program, name string) *comparedServer {
+	b.Helper()
+	program, err := exec.LookPath(program)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -217,7 +232,7 @@ func startRecorded(b *testing.B, name string) *comparedServer {
 		value, _, _ = strings.Cut(value, "\n")
 		return strings.Trim(value, `"`)
 	}
-	return &comparedServer{name: "recorded", url: field("server"), token: field("token"), client: newClient()}
+	return &comparedServer{name: as, url: field("server"), token: field("token"), client: newClient()}
 }
 
 // newClient keeps one connection and takes answers as they are, not compressed.
