@@ -49,8 +49,8 @@ agents: build ## run the four scripted agents on all shipped cases and compare t
 	done
 	bin/kubecase score bin/runs/*
 
-fidelity: ## run every command of the public cases with the kubectl that printed them; eight minutes
-	KUBECASE_ALL_COMMANDS=1 $(GO) test -count=1 -timeout 30m -run TestPublicFidelity -v .
+fidelity: ## run every command of the public cases with the kubectl that printed them, and every tool; ten minutes
+	KUBECASE_ALL_COMMANDS=1 $(GO) test -count=1 -timeout 30m -run 'TestPublicFidelity|TestPublicToolsEstablish' -v .
 
 soak: ## a thousand idle watches and 64 busy clients for a minute
 	KUBECASE_SOAK=1m $(GO) test -count=1 -run TestThousandWatchers -v ./apiserver/

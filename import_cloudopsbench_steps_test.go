@@ -185,8 +185,15 @@ var found = regexp.MustCompile(`(\d+) of (\d+)`)
 // demands that they establish every fact of the imported case's graph.
 func TestPublicToolsEstablish(t *testing.T) {
 	steps := publicSteps(t)
-	cases := 0
+	all := os.Getenv("KUBECASE_ALL_COMMANDS") != ""
+	if !all {
+		t.Log("every fourth case; KUBECASE_ALL_COMMANDS=1 (make fidelity) runs all, in two minutes")
+	}
+	seen, cases := 0, 0
 	publicRun(t, func(source string) string {
+		if seen++; !all && seen%4 != 1 {
+			return ""
+		}
 		var text strings.Builder
 		for _, s := range steps[source] {
 			body, err := json.Marshal(s.args)
@@ -202,7 +209,7 @@ func TestPublicToolsEstablish(t *testing.T) {
 			t.Errorf("%s: not every fact was established:\n%s", source, printed)
 		}
 	})
-	if cases < 10 {
+	if cases < 3 || all && cases < 10 {
 		t.Errorf("only %d cases were there", cases)
 	}
 }

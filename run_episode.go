@@ -466,11 +466,11 @@ func (r *episodeRecording) limitSteps(ctx context.Context, cancel context.Cancel
 			return
 		case <-ticker.C:
 		}
-		info, err := os.Stat(filepath.Join(r.dir, recorder.AuditFile))
-		if err != nil || info.Size() == read {
+		size, err := recorder.Written(r.dir)
+		if err != nil || size == read {
 			continue
 		}
-		read = info.Size()
+		read = size
 		requests, err := recorder.Requests(r.dir)
 		if err != nil {
 			continue // the line that is being written; it will be whole next time

@@ -149,6 +149,20 @@ func readTail(dir string) (base int64, lines []byte, err error) {
 	return 0, nil, fmt.Errorf("%s changes all the time", file.Name())
 }
 
+// Written is the size of a record in bytes: it grows with each line, from the moment at which
+// the line can be read.
+func Written(dir string) (int64, error) {
+	info, err := os.Stat(filepath.Join(dir, AuditFile))
+	if err != nil {
+		return 0, fmt.Errorf("recorder: %w", err)
+	}
+	base, lines, err := readTail(dir)
+	if err != nil {
+		return 0, fmt.Errorf("recorder: %w", err)
+	}
+	return max(info.Size(), base+int64(len(lines))), nil
+}
+
 // recordReader reads the lines of AuditFile and then those of TailFile that it lacks.
 type recordReader struct {
 	dir    string

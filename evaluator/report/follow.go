@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,10 +162,9 @@ func (f *Follower) read(ctx context.Context, e runs.Episode, state *following) (
 		state.ended = err == nil
 		return live, err
 	}
-	info, err := os.Stat(filepath.Join(dir, recorder.AuditFile))
-	size := int64(0)
-	if err == nil {
-		size = info.Size()
+	size, err := recorder.Written(dir)
+	if err != nil {
+		size = 0 // nothing was asked yet
 	}
 	if size == state.size && state.settled {
 		return nil, nil

@@ -22,6 +22,8 @@ const (
 	idleTimeout = 10 * time.Minute
 	// creationTimeout is how long a client may take to open its streams, as the kubelet's.
 	creationTimeout = 30 * time.Second
+	// readyTime is what a WebSocket's client gets to make its streams, once it is answered.
+	readyTime = 20 * time.Millisecond
 )
 
 // The channels of a WebSocket, as k8s.io/client-go/tools/remotecommand numbers them.
@@ -132,6 +134,12 @@ func serveWebSocket(w http.ResponseWriter, req *http.Request, o *remotecommand.O
 	}
 	if _, err := opened[first].Write(nil); err != nil {
 		return
+	}
+	// kubectl 1.32 was seen to drop what came before it had made its streams, which no container
+	// is fast enough for.
+	select {
+	case <-time.After(readyTime):
+	case <-ctx.Done():
 	}
 	code, err := run(ctx, s)
 	if !strings.HasPrefix(protocol, "v4.") && !strings.HasPrefix(protocol, "v5.") {
