@@ -171,11 +171,12 @@ func (a *api) evaluate(req *http.Request, prepare func(context.Context, storage.
 	if err != nil {
 		return r, err
 	}
-	query, err := prepare(ctx, from, promql.NewPrometheusQueryOpts(req.FormValue("stats") == "all", delta, nil))
+	options := promql.NewPrometheusQueryOpts(req.FormValue("stats") == "all", delta, nil)
+	query, err := prepare(ctx, from, options)
 	if err != nil {
 		return r, invalid("query", err)
 	}
-	release, err := a.shim.acquire(ctx)
+	waited, release, err := a.shim.acquire(ctx)
 	if err != nil {
 		query.Close()
 		return r, err
@@ -187,7 +188,25 @@ func (a *api) evaluate(req *http.Request, prepare func(context.Context, storage.
 			panic(p)
 		}
 	}()
-	found := query.Exec(ctx)
+	var found *promql.Result
+	if waited {
+		// Queries are many, so that none is in a hurry.
+		soon, cancel := context.WithTimeout(ctx, a.shim.behindAtMost)
+		behind(func() { found = query.Exec(soon) })
+		late := soon.Err() != nil && ctx.Err() == nil && found.Err != nil
+		cancel()
+		if late { // others take all processors
+			again, err := prepare(ctx, from, options)
+			if err != nil {
+				return r, invalid("query", err)
+			}
+			query.Close()
+			query, found = again, nil
+		}
+	}
+	if found == nil {
+		found = query.Exec(ctx)
+	}
 	r.warnings, r.query = found.Warnings, req.FormValue("query")
 	if found.Err != nil {
 		return r, found.Err

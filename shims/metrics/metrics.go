@@ -36,6 +36,9 @@ const (
 	// defaultMaxSamples is how many samples a query may hold at once, 16 bytes each. It
 	// is a tenth of Prometheus' own: cases are small, and many are served by one process.
 	defaultMaxSamples = 5_000_000
+	// defaultBehind is how long a query that had to wait for its turn runs behind all else; then it is
+	// begun anew like any other.
+	defaultBehind = 400 * time.Millisecond
 	// maxWaiting bounds the queries that wait for their turn.
 	maxWaiting = 256
 	// maxAnswer bounds one answer, and maxAnswers all that wait for slow clients, in bytes.
@@ -64,6 +67,7 @@ type Shim struct {
 	slots, waiting chan struct{}
 	answers        *semaphore.Weighted
 	now            func() time.Time
+	behindAtMost   time.Duration
 
 	stores fixtures.PerCase[*store]
 }
@@ -88,7 +92,7 @@ func New(o Options) *Shim {
 			EnableAtModifier:         true, EnableNegativeOffset: true, Parser: p,
 		}),
 		parser: p, slots: make(chan struct{}, o.Concurrency), waiting: make(chan struct{}, maxWaiting),
-		answers: semaphore.NewWeighted(maxAnswers), now: time.Now,
+		answers: semaphore.NewWeighted(maxAnswers), now: time.Now, behindAtMost: defaultBehind,
 	}
 }
 
@@ -107,27 +111,27 @@ func (s *Shim) storeOf(c *fixtures.Case) (*store, error) {
 // errBusy is that too many queries wait already.
 var errBusy = errors.New("too many queries are waiting; try again later")
 
-// acquire waits for a query's turn.
-func (s *Shim) acquire(ctx context.Context) (release func(), err error) {
+// acquire waits for a query's turn, and tells whether it had to.
+func (s *Shim) acquire(ctx context.Context) (waited bool, release func(), err error) {
 	release = func() { <-s.slots }
 	select {
 	case s.slots <- struct{}{}:
-		return release, nil
+		return false, release, nil
 	default:
 	}
 	select {
 	case s.waiting <- struct{}{}:
 		defer func() { <-s.waiting }()
 	default:
-		return nil, errBusy
+		return false, nil, errBusy
 	}
 	select {
 	case s.slots <- struct{}{}:
-		return release, nil
+		return true, release, nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, promql.ErrQueryTimeout("query queue")
+			return false, nil, promql.ErrQueryTimeout("query queue")
 		}
-		return nil, promql.ErrQueryCanceled("query queue")
+		return false, nil, promql.ErrQueryCanceled("query queue")
 	}
 }
