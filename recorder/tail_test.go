@@ -211,3 +211,37 @@ func TestTailIsCut(t *testing.T) {
 		}
 	}
 }
+
+// FuzzTail: whatever the two files of a killed process hold, opening the record loses no request that
+// could be read before, and adds none.
+func FuzzTail(f *testing.F) {
+	f.Add([]byte(lineOf("a")), []byte(tailOf(0, lineOf("a")+lineOf("b"))))
+	f.Add([]byte(lineOf("a")+"half"), []byte(tailOf(len(lineOf("a")), "half"+lineOf("b"))))
+	f.Add([]byte("x"), []byte(tailOf(-1<<62, lineOf("b"))))
+	f.Fuzz(func(t *testing.T, audit, tail []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, recorder.AuditFile), audit, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, recorder.TailFile), tail, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		bodies, err := recorder.OpenBodies(filepath.Join(dir, "bodies"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, _ := recorder.Requests(dir)
+		if _, err := recorder.Written(dir); err != nil {
+			t.Error(err)
+		}
+		l, err := recorder.Open(dir, recorder.Options{Bodies: bodies})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+		after, _ := recorder.Requests(dir)
+		if len(after) != len(before) {
+			t.Errorf("%d requests before the repair, %d after", len(before), len(after))
+		}
+	})
+}
